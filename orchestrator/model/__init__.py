@@ -1,0 +1,1 @@
+"""Frozen nouns that every other part speaks in; no files, no clock, no environment."""

@@ -1,0 +1,49 @@
+"""What became of each host, as a value; the exit code follows from the worst of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Any
+
+
+class ExitCode(IntEnum):
+    """Exit codes; DESIGN names them, `docs/reference/exit-codes.md` explains them."""
+
+    DONE = 0
+    NOT_AS_EXPECTED = 1
+    USAGE = 2
+    FILE = 3
+    PATCH = 4
+    REFUSED = 5
+    SESSION = 6
+    NOT_RESTORED = 7
+    OUR_BUG = 70
+    INTERRUPTED = 130
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of one host in one stage. `state` is said of the host's files and server:
+
+    `untouched` nothing was written · `staged` · `patched` · `reverted` as it was before ·
+    `drifted` · `unknown`. `server` is `untouched`, `stopped`, `running`, `restored`, `not back`.
+    """
+
+    host: str
+    stage: str
+    ok: bool
+    state: str = "untouched"
+    server: str = "untouched"
+    message: str = ""
+    hints: tuple[str, ...] = ()
+    value: Any = field(default=None, compare=False)
+
+
+def is_as_before(outcomes: Sequence[Outcome]) -> bool:
+    """Whether every host has its own files and its own server again."""
+    return all(
+        o.state in ("untouched", "reverted") and o.server in ("untouched", "restored")
+        for o in outcomes
+    )
