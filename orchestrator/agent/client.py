@@ -1,0 +1,1 @@
+"""The controller's end of one agent channel: requests out, replies and events in."""
