@@ -28,7 +28,8 @@ class Outcome:
     """What became of one host in one stage. `state` is said of the host's files and server:
 
     `untouched` nothing was written · `staged` · `patched` · `reverted` as it was before ·
-    `drifted` · `unknown`. `server` is `untouched`, `stopped`, `running`, `restored`, `not back`.
+    `drifted` · `unknown`. `server` is `untouched` · `stopped` · `debug life` · `restored` as it
+    was before · `left stopped` as the session file asks · `not back` · `unknown`.
     """
 
     host: str
@@ -44,6 +45,7 @@ class Outcome:
 def is_as_before(outcomes: Sequence[Outcome]) -> bool:
     """Whether every host has its own files and its own server again."""
     return all(
-        o.state in ("untouched", "reverted") and o.server in ("untouched", "restored")
+        o.state in ("untouched", "reverted")
+        and o.server in ("untouched", "restored", "left stopped")
         for o in outcomes
     )

@@ -1,0 +1,1 @@
+"""Carries plans out on many hosts, and can always undo them."""

@@ -1,0 +1,71 @@
+"""Shows hosts x stages while a session runs: a live table on a terminal, else plain lines."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Sequence
+from types import TracebackType
+
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+_MARKS = {"running": "…", "done": "✓", "failed": "✗"}
+_STYLES = {"running": "yellow", "done": "green", "failed": "bold red"}
+
+
+class LiveProgress:
+    """A `Progress` on stderr (a context manager). Colour never carries meaning alone."""
+
+    def __init__(self, hosts: Sequence[str], console: Console | None = None) -> None:
+        self._console = console or Console(stderr=True)
+        self._rows: dict[str, tuple[str, str, str]] = {h: ("", "", "") for h in hosts}
+        self._began = time.monotonic()
+        self._lock = threading.Lock()
+        self._live: Live | None = None
+        if self._console.is_terminal:
+            self._live = Live(console=self._console, get_renderable=self._table, transient=False)
+
+    def __enter__(self) -> LiveProgress:
+        if self._live is not None:
+            self._live.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._live is not None:
+            self._live.stop()
+
+    def stage(self, host: str, stage: str, state: str, text: str = "") -> None:
+        """Take note of a stage of a host; a plain line is written only when it ends."""
+        with self._lock:
+            changed = self._rows.get(host) != (stage, state, text)
+            self._rows[host] = (stage, state, text)
+            if self._live is None and changed and (state != "running" or text):
+                self._print(f"{host}: {stage} {state}" + (f" ({text})" if text else ""))
+
+    def note(self, text: str) -> None:
+        """Write a line that concerns the whole session."""
+        with self._lock:
+            self._print(text)
+
+    def _print(self, text: str) -> None:
+        self._console.print(
+            f"[{time.monotonic() - self._began:6.1f} s] {text}",
+            markup=False,
+            highlight=False,
+            soft_wrap=True,
+        )
+
+    def _table(self) -> Table:
+        table = Table("host", "stage", "", "what", box=None, pad_edge=False)
+        for host, (stage, state, text) in self._rows.items():
+            mark = Text(_MARKS.get(state, ""), style=_STYLES.get(state, ""))
+            table.add_row(Text(host), Text(stage), mark, Text(text))
+        return table

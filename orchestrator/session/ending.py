@@ -1,0 +1,82 @@
+"""How a run ended, as a value, and the exit code that follows from it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from orchestrator.errors import FileError, OrchestratorError, PatchError
+from orchestrator.model.outcome import ExitCode, Outcome, is_as_before
+from orchestrator.model.record import Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """The end of one run. `cause` is why it failed, `changed` whether a server was stopped."""
+
+    session_id: str
+    question: str
+    outcomes: tuple[Outcome, ...]
+    verdict: Verdict | None
+    cause: OrchestratorError | None
+    interrupted: bool
+    changed: bool
+    run_dir: Path | None
+
+    @property
+    def exit_code(self) -> ExitCode:
+        """From the worst final state, not from the error's class."""
+        if not is_as_before(self.outcomes):
+            return ExitCode.NOT_RESTORED
+        if self.interrupted:
+            return ExitCode.INTERRUPTED
+        if self.cause is not None:
+            return _failure_code(self.cause, self.changed)
+        if self.verdict is None or self.verdict.holds:
+            return ExitCode.DONE
+        return ExitCode.NOT_AS_EXPECTED
+
+    def remaining(self) -> tuple[str, ...]:
+        """What is left to do, a line per host that is not as it was."""
+        return tuple(_remaining(o) for o in self.outcomes if not is_as_before([o]))
+
+
+def _failure_code(cause: OrchestratorError, changed: bool) -> ExitCode:
+    if isinstance(cause, FileError):
+        return ExitCode.FILE
+    if isinstance(cause, PatchError):
+        return ExitCode.PATCH
+    return ExitCode.SESSION if changed else ExitCode.REFUSED
+
+
+def _remaining(outcome: Outcome) -> str:
+    why = f": {outcome.message}" if outcome.message else ""
+    return f"{outcome.host}: files {outcome.state}, server {outcome.server}{why}"
+
+
+def outcome_line(outcome: Outcome) -> str:
+    """One host's state in a sentence; hosts with the same sentence are folded when shown."""
+    files = {
+        "untouched": "nothing was written",
+        "staged": "files are staged, none is in place",
+        "patched": "files are still patched",
+        "reverted": "files are as they were",
+        "drifted": "files were changed by somebody else",
+        "unknown": "state of the files is unknown",
+    }[outcome.state]
+    server = {
+        "untouched": "server was not touched",
+        "stopped": "server is stopped",
+        "debug life": "the patched server still runs",
+        "restored": "server is as it was",
+        "left stopped": "server was left stopped",
+        "not back": "server is not back",
+        "unknown": "state of the server is unknown",
+    }[outcome.server]
+    return f"{files}, {server}"
+
+
+def states(outcomes: Sequence[Outcome]) -> dict[str, str]:
+    """Host to sentence, for messages and `--json`."""
+    return {o.host: outcome_line(o) for o in outcomes}

@@ -1,0 +1,77 @@
+"""Renews the lease on every host, and ends the session for all when one member falls silent."""
+
+from __future__ import annotations
+
+import threading
+import time
+from types import TracebackType
+
+from orchestrator.errors import HostError
+from orchestrator.session.fleet import Fleet
+from orchestrator.session.member import Member
+
+# A beat at least this often, however long the lease: silence is then noticed within two beats.
+_LONGEST_BEAT_S = 5.0
+_BEATS_PER_LEASE = 4
+_MISSES_ALLOWED = 1
+
+
+class Heartbeat:
+    """One thread per member while the session holds its leases (a context manager).
+
+    When a member misses two beats, or refuses one, the fleet is asked to stop: half a server must
+    not wait in a rendezvous for the other half. The members that still answer keep their leases
+    only so that the tail, which then runs at once, can stop and revert them itself.
+    """
+
+    def __init__(self, fleet: Fleet, lease_s: float) -> None:
+        self._fleet = fleet
+        self._lease_s = lease_s
+        self._beat_s = min(lease_s / _BEATS_PER_LEASE, _LONGEST_BEAT_S)
+        self._over = threading.Event()
+        self._threads: list[threading.Thread] = []
+
+    def __enter__(self) -> Heartbeat:
+        for member in self._fleet.members:
+            thread = threading.Thread(
+                target=self._run, args=(member,), name=f"sgldbg-beat-{member.name}", daemon=True
+            )
+            thread.start()
+            self._threads.append(thread)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._over.set()
+        for thread in self._threads:
+            thread.join(self._beat_s + 1.0)
+
+    def _run(self, member: Member) -> None:
+        misses = 0
+        while not self._over.wait(self._beat_s):
+            if not member.begun:
+                continue
+            try:
+                reply = member.channel.call(
+                    "renew", {"lease_s": self._lease_s}, timeout_s=self._beat_s
+                )
+            except HostError as error:
+                misses += 1
+                if misses > _MISSES_ALLOWED or error.code not in ("timeout", "lost"):
+                    self._break(member, error)
+                    return
+            else:
+                misses = 0
+                member.silent_since_s = time.monotonic()
+                member.deadline_s = float(reply.value["deadline_s"])
+
+    def _break(self, member: Member, error: HostError) -> None:
+        if self._over.is_set():
+            return
+        self._fleet.stop.set(
+            f"{member.name} missed its heartbeats: {error.message}", interrupted=False
+        )

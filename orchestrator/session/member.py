@@ -1,0 +1,73 @@
+"""What one session knows of one host, and how far it has come there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from orchestrator.agent.client import AgentClient
+from orchestrator.errors import HostError
+from orchestrator.model.inventory import Host
+from orchestrator.model.outcome import Outcome
+from orchestrator.planning.plan import HostView
+from orchestrator.servers.base import Found
+
+
+@dataclass(slots=True)
+class Member:
+    """One host of a fleet. The flags only ever go forward; the tail reads them to know its work.
+
+    `begun`: journal, lease and guard are there. `staged`: the lock and staged files are there.
+    `described`: `server.json` is there. `stopping`: the original server was told to stop.
+    `swapped`: files were or may be swapped. `started`: the debug life was or may be started.
+    `lease_s` is the lease's length, `silent_since_s` the monotonic time of the last renewal.
+    `state` and `server` are the words of `Outcome`.
+    """
+
+    host: Host
+    rank: int
+    agent: AgentClient | None = None
+    install: Mapping[str, Any] = field(default_factory=dict)
+    found: Found | None = None
+    view: HostView | None = None
+    probe_dir: str = ""
+    begun: bool = False
+    staged: bool = False
+    described: bool = False
+    stopping: bool = False
+    swapped: bool = False
+    started: bool = False
+    life: Mapping[str, Any] | None = None
+    deadline_s: float | None = None
+    lease_s: float = 0.0
+    silent_since_s: float = 0.0
+    state: str = "untouched"
+    server: str = "untouched"
+    error: HostError | None = None
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def name(self) -> str:
+        """The host's name in the inventory."""
+        return self.host.name
+
+    @property
+    def channel(self) -> AgentClient:
+        """The agent; only valid after connecting."""
+        if self.agent is None:
+            raise HostError("not connected", host=self.name, code="lost")
+        return self.agent
+
+    def outcome(self, stage: str) -> Outcome:
+        """This host's state as a value."""
+        message = self.error.message if self.error else ""
+        return Outcome(
+            host=self.name,
+            stage=stage,
+            ok=self.error is None,
+            state=self.state,
+            server=self.server,
+            message="; ".join([m for m in [message, *self.notes] if m]),
+            hints=self.error.hints if self.error else (),
+        )

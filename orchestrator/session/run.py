@@ -1,0 +1,280 @@
+"""The main job: from the first look at the hosts to the verdict, with the tail that always runs."""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+import signal
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from types import FrameType
+from urllib.parse import urlsplit
+
+from orchestrator.errors import OrchestratorError, RevertIncompleteError, SessionError
+from orchestrator.model.inventory import Host, Inventory, Server
+from orchestrator.model.outcome import is_as_before
+from orchestrator.model.patch import Patch
+from orchestrator.model.plan import Plan
+from orchestrator.model.record import Verdict
+from orchestrator.model.session import Session
+from orchestrator.servers.base import Life, debug_life
+from orchestrator.servers.exercise import send_requests
+from orchestrator.servers.ready import wait_ready
+from orchestrator.session import observe, stages
+from orchestrator.session.collect import Collector
+from orchestrator.session.ending import Ending
+from orchestrator.session.engine import Engine
+from orchestrator.session.fleet import Cancelled, Fleet, FleetFailure, Progress
+from orchestrator.session.heartbeat import Heartbeat
+from orchestrator.session.member import Member
+from orchestrator.session.rundir import RunDir
+from orchestrator.session.tail import Tail
+from orchestrator.transport.base import Transport
+
+# In the grace a controller whose link broke may come back before the guard reverts.
+_LONGEST_GRACE_S = 15.0
+# The runtime looks at its table every 0.2 s; one poll must have passed before the user's request.
+_ARMING_S = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """Everything that a run needs, already read and checked."""
+
+    inventory: Inventory
+    session: Session
+    patches: Sequence[Patch]
+    transport: Transport
+    runtime_source: bytes
+    holder: str
+    runs_dir: Path
+
+    @property
+    def server(self) -> Server:
+        """The server that the session names."""
+        return self.inventory.servers[self.session.server]
+
+    @property
+    def hosts(self) -> tuple[Host, ...]:
+        """Its hosts in rank order."""
+        return tuple(self.inventory.hosts[name] for name in self.server.hosts)
+
+    @property
+    def port(self) -> int:
+        """The port that the server listens on, on its first host."""
+        url = urlsplit(self.server.url)
+        return url.port or (443 if url.scheme == "https" else 80)
+
+
+def new_session_id(now: datetime) -> str:
+    """Time and 32 random bits: sorts by time, never meets another."""
+    return f"{now:%Y%m%d-%H%M%S}-{secrets.token_hex(4)}"
+
+
+class Run:
+    """One execution of a session. `execute` may be called once."""
+
+    def __init__(self, job: Job, progress: Progress, run_dir: RunDir, session_id: str) -> None:
+        self.job = job
+        self.run_dir = run_dir
+        self.session_id = session_id
+        members = [Member(host, rank) for rank, host in enumerate(job.hosts)]
+        self.fleet = Fleet(members, progress)
+        self.grace_s = min(_LONGEST_GRACE_S, job.session.lease_s)
+        self.collector = Collector(self.fleet, run_dir, job.session)
+        self._plan: Plan | None = None
+
+    def execute(self) -> Ending:
+        """Do the job and its tail. Raises nothing that a host or a user can cause."""
+        cause: OrchestratorError | None = None
+        verdict: Verdict | None = None
+        interrupted = False
+        try:
+            with _signals(self.fleet):
+                try:
+                    verdict = self._job()
+                except Cancelled as cancelled:
+                    interrupted = cancelled.interrupted
+                    cause = SessionError(cancelled.reason)
+                except FleetFailure as failure:
+                    cause = _cause(failure)
+                except OrchestratorError as error:
+                    cause = error
+        finally:
+            for member in self.fleet.members:
+                if member.agent is not None:
+                    member.agent.close()
+        return self._ending(verdict, cause, interrupted)
+
+    def plan(self, engine: Engine) -> Plan:
+        """Connect, look and plan; nothing is written on any host."""
+        fleet, job = self.fleet, self.job
+        fleet.each("connect", observe.connect(job.transport))
+        install = job.inventory.installs[job.server.install]
+        fleet.each("look", observe.look(self.session_id, job.server, install, job.patches))
+        views = [m.view for m in fleet.members if m.view is not None]
+        plan = engine.plan(self.session_id, job.patches, views, job.runtime_source)
+        self._plan = plan
+        fleet.each("check", observe.check_code(plan))
+        return plan
+
+    def life(self, member: Member) -> Life:
+        """The debug life of a member's server."""
+        assert member.found is not None
+        return debug_life(member.found.original, self.job.session.restart)
+
+    def _job(self) -> Verdict:
+        with Engine() as engine:
+            plan = self.plan(engine)
+        self.run_dir.write_plan(plan)
+        for warning in plan.warnings:
+            self.fleet.progress.note(f"warning: {warning}")
+        tail = Tail(
+            self.fleet,
+            self.job.server,
+            self.job.transport,
+            self.session_id,
+            self.job.session.after,
+            self.job.port,
+            self.grace_s,
+        )
+        with Heartbeat(self.fleet, self.job.session.lease_s):
+            try:
+                self._stage(plan)
+                self._debug_life(plan)
+                met = self._observe_life(plan)
+            finally:
+                self.collector.drain()
+                tail.run()
+                self.collector.close()
+        return self.collector.verdict(self.job.patches, plan, met)
+
+    def _stage(self, plan: Plan) -> None:
+        job, fleet = self.job, self.fleet
+        install = job.inventory.installs[job.server.install]
+        lease_s = job.session.lease_s
+        fleet.each("begin", stages.begin(self.session_id, job.holder, lease_s, self.grace_s))
+        fleet.each("stage", stages.stage(plan, install.package))
+        fleet.each("describe", stages.describe(job.server))
+
+    def _debug_life(self, plan: Plan) -> None:
+        """Stop the originals, swap, start patched, wait until ready."""
+        fleet, job = self.fleet, self.job
+        stop = stages.stop_server("original", job.server.stop_timeout_s, job.port)
+        fleet.each("stop", stop, [m for m in fleet.members if m.rank == 0])
+        fleet.each("stop", stop, [m for m in fleet.members if m.rank != 0])
+        fleet.each("swap", stages.swap)
+        fleet.each("effective", stages.check_effective(plan, self.life))
+        fleet.each("probes", stages.write_table(plan, 1, "start"))
+        fleet.each("start", stages.start(self.life))
+        self.collector.follow()
+        fleet.each("ready", self._wait_ready)
+
+    def _wait_ready(self, member: Member) -> None:
+        assert member.life is not None
+        wait_ready(
+            member.channel,
+            self.job.server,
+            member.life,
+            member.rank,
+            lambda text: self.fleet.progress.stage(member.name, "ready", "running", text),
+            self.fleet.stop.is_set,
+        )
+
+    def _observe_life(self, plan: Plan) -> bool:
+        """Arm the probes, send the traffic, and wait until enough was seen or the time is up."""
+        fleet, session = self.fleet, self.job.session
+        fleet.each("arm", stages.write_table(plan, 2, "armed"))
+        fleet.stop.wait(_ARMING_S)
+        fleet.stop.check()
+        self.collector.look_at_workers()
+        first = fleet.members[0]
+
+        def exercise(member: Member) -> str:
+            answers = send_requests(
+                member.channel, self.job.server, session.exercise, fleet.stop.is_set
+            )
+            self.run_dir.write_json("exercise.json", answers)
+            return f"{len(answers)} answers"
+
+        if session.exercise:
+            fleet.each("exercise", exercise, [first])
+        return self.collector.wait_until_enough()
+
+    def _ending(
+        self, verdict: Verdict | None, cause: OrchestratorError | None, interrupted: bool
+    ) -> Ending:
+        outcomes = self.fleet.outcomes("end")
+        ending = Ending(
+            session_id=self.session_id,
+            question=self.job.session.question,
+            outcomes=outcomes,
+            verdict=verdict,
+            cause=cause,
+            interrupted=interrupted,
+            changed=any(m.stopping for m in self.fleet.members),
+            run_dir=self.run_dir.path,
+        )
+        if not is_as_before(outcomes):
+            remaining = ending.remaining()
+            incomplete = RevertIncompleteError(
+                cause.message if cause else "not every host is as it was",
+                outcomes=outcomes,
+                remaining=remaining,
+                notes=cause.notes if cause else (),
+                hints=("run `sgldbg status`, then `sgldbg revert --all`",),
+            )
+            return _with_cause(ending, incomplete)
+        return ending
+
+
+def _with_cause(ending: Ending, cause: OrchestratorError) -> Ending:
+    return Ending(
+        ending.session_id,
+        ending.question,
+        ending.outcomes,
+        ending.verdict,
+        cause,
+        ending.interrupted,
+        ending.changed,
+        ending.run_dir,
+    )
+
+
+def _cause(failure: FleetFailure) -> OrchestratorError:
+    """One host's failure is the cause itself; those of several are listed together."""
+    if len(failure.errors) == 1:
+        return failure.errors[0]
+    first = failure.errors[0]
+    return SessionError(
+        f"{failure.stage} failed on {len(failure.errors)} hosts",
+        notes=tuple(f"{e.host}: {e.message}" for e in failure.errors),
+        hints=first.hints,
+    )
+
+
+@contextlib.contextmanager
+def _signals(fleet: Fleet) -> Iterator[None]:
+    """Ctrl-C, SIGTERM and a closed terminal ask for the end; the tail is never interrupted."""
+
+    def handler(number: int, frame: FrameType | None) -> None:
+        if fleet.stop.is_set():
+            fleet.progress.note("still putting everything back; do not close this terminal")
+            return
+        fleet.stop.set("interrupted", interrupted=True)
+        fleet.progress.note("interrupted: putting everything back")
+
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    before = {n: signal.signal(n, handler) for n in numbers}
+    try:
+        yield
+    finally:
+        for number, old in before.items():
+            signal.signal(number, old)
+
+
+def stamp(now: datetime) -> str:
+    """The time in the name of a run's directory."""
+    return f"{now:%Y%m%d-%H%M%S}"
