@@ -103,10 +103,18 @@ class Run:
                 except OrchestratorError as error:
                     cause = error
         finally:
-            for member in self.fleet.members:
-                if member.agent is not None:
-                    member.agent.close()
+            self._close()
         return self._ending(verdict, cause, interrupted)
+
+    def look(self) -> Plan:
+        """Connect, look and plan, then leave; raises what a session would report as its cause."""
+        try:
+            with Engine() as engine:
+                return self.plan(engine)
+        except FleetFailure as failure:
+            raise _cause(failure) from failure
+        finally:
+            self._close()
 
     def plan(self, engine: Engine) -> Plan:
         """Connect, look and plan; nothing is written on any host."""
@@ -124,6 +132,11 @@ class Run:
         """The debug life of a member's server."""
         assert member.found is not None
         return debug_life(member.found.original, self.job.session.restart)
+
+    def _close(self) -> None:
+        for member in self.fleet.members:
+            if member.agent is not None:
+                member.agent.close()
 
     def _job(self) -> Verdict:
         with Engine() as engine:

@@ -1,0 +1,52 @@
+"""Turns what a command line names into a job for the session."""
+
+from __future__ import annotations
+
+import getpass
+import socket
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime
+from importlib import resources
+from pathlib import Path
+
+from orchestrator.session.run import Job, Run, new_session_id
+from orchestrator.session.rundir import RunDir
+from orchestrator.spec.project import load_project
+from orchestrator.transport.routes import open_transport
+
+
+def read_job(
+    session_file: Path,
+    inventory: Path | None,
+    patch_dirs: Sequence[Path],
+    runs_dir: Path,
+    lease_s: float | None = None,
+) -> Job:
+    """Read and check every file that the session names; raises `FileErrors`."""
+    project = load_project(session_file, inventory, patch_dirs)
+    session = project.session
+    if lease_s is not None:
+        session = replace(session, lease_s=lease_s)
+    return Job(
+        inventory=project.inventory,
+        session=session,
+        patches=project.patches,
+        transport=open_transport(),
+        runtime_source=read_runtime_source(),
+        holder=f"{getpass.getuser()}@{socket.gethostname()}",
+        runs_dir=runs_dir,
+    )
+
+
+def read_runtime_source() -> bytes:
+    """The probe runtime as it is placed in an install, without its last line."""
+    return resources.files("orchestrator.onhost.probe").joinpath("runtime.py").read_bytes()
+
+
+def open_run(job: Job, progress: object) -> Run:
+    """A run with its own id and directory."""
+    now = datetime.now()
+    session_id = new_session_id(now)
+    run_dir = RunDir.create(job.runs_dir, job.session.name, f"{now:%Y%m%d-%H%M%S}")
+    return Run(job, progress, run_dir, session_id)  # type: ignore[arg-type]

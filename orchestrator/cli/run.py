@@ -1,0 +1,87 @@
+"""`sgldbg run`: the main job."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+
+from orchestrator.cli.job import open_run, read_job
+from orchestrator.cli.live import LiveProgress
+from orchestrator.cli.options import duration, project_options
+from orchestrator.diagnostics import fold_hosts, render
+from orchestrator.report.table import verdict_json, verdict_lines
+from orchestrator.session.ending import Ending, states
+
+
+@click.command("run")
+@click.argument("session_file", metavar="SESSION", type=click.Path(path_type=Path))
+@project_options
+@click.option("--lease", type=duration, help="Length of the lease instead of the session's own.")
+@click.option(
+    "--runs",
+    type=click.Path(path_type=Path),
+    default=Path("runs"),
+    show_default=True,
+    help="Where the run's directory is made.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON on stdout.")
+def command(
+    session_file: Path,
+    inventory: Path | None,
+    patches: tuple[Path, ...],
+    lease: float | None,
+    runs: Path,
+    as_json: bool,
+) -> None:
+    """Stage, restart, observe, revert and answer the question of SESSION.
+
+    Exit code 0: every expectation holds and every host is as it was. 1: an expectation does not
+    hold. 7: a host is not as it was. `docs/reference/exit-codes.md` lists the others.
+    """
+    job = read_job(session_file, inventory, patches, runs, lease)
+    with LiveProgress([h.name for h in job.hosts]) as progress:
+        ending = open_run(job, progress).execute()
+    show_ending(ending, as_json=as_json)
+    raise SystemExit(int(ending.exit_code))
+
+
+def show_ending(ending: Ending, *, as_json: bool) -> None:
+    """The verdict on stdout; what failed, and every host's state, on stderr."""
+    if as_json:
+        click.echo(json.dumps(ending_facts(ending), indent=2, ensure_ascii=False))
+    elif ending.verdict is not None:
+        for line in verdict_lines(ending.verdict):
+            click.echo(line)
+    if ending.cause is not None:
+        click.echo(render(ending.cause), err=True)
+    by_text: dict[str, list[str]] = {}
+    for host, text in states(ending.outcomes).items():
+        by_text.setdefault(text, []).append(host)
+    for text, hosts in by_text.items():
+        click.echo(f"{fold_hosts(hosts)}: {text}", err=True)
+    for outcome in ending.outcomes:
+        for line in outcome.message.split("; ") if outcome.ok and outcome.message else ():
+            click.echo(f"{outcome.host}: {line}", err=True)
+    if ending.run_dir is not None:
+        click.echo(f"run directory: {ending.run_dir}", err=True)
+
+
+def ending_facts(ending: Ending) -> dict[str, object]:
+    """The same facts as JSON."""
+    cause = ending.cause
+    return {
+        "session": ending.session_id,
+        "question": ending.question,
+        "exit_code": int(ending.exit_code),
+        "verdict": verdict_json(ending.verdict) if ending.verdict else None,
+        "error": None
+        if cause is None
+        else {"message": cause.message, "notes": cause.notes, "hints": cause.hints},
+        "hosts": {
+            o.host: {"files": o.state, "server": o.server, "message": o.message}
+            for o in ending.outcomes
+        },
+        "run_dir": str(ending.run_dir) if ending.run_dir else None,
+    }
