@@ -1,0 +1,209 @@
+"""Turns the data of errors into text for people: what, where, the line, what to do."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterable, Sequence
+
+from orchestrator.errors import (
+    FileErrors,
+    HostError,
+    OrchestratorError,
+    PatchError,
+    RevertIncompleteError,
+)
+from orchestrator.model.outcome import Outcome
+from orchestrator.model.source import Span
+
+MAX_SHOWN_LINES = 4
+MAX_LINE = 160  # a longer line is cut around the place; terminals wrap it and carets get lost
+
+_STATES = {
+    "untouched": "nothing was written",
+    "staged": "files staged, none changed",
+    "patched": "still patched",
+    "reverted": "files as before",
+    "drifted": "files changed by somebody else",
+    "unknown": "state of the files unknown",
+}
+_SERVERS = {
+    "untouched": "",
+    "stopped": "server stopped",
+    "running": "server running patched",
+    "restored": "server running as before",
+    "not back": "server not back",
+}
+# Escape sequences and other control characters of hosts and files must not reach a terminal, and
+# characters that turn the direction of writing must not make a line look like another one.
+_CONTROL = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
+)
+
+
+def render(error: OrchestratorError) -> str:
+    """The whole text of an error, with no escape sequences and no newline at the end."""
+    return make_visible("\n".join(_render(error)))
+
+
+def make_visible(text: str) -> str:
+    """The text with control characters but newline written as `\\x1b` or `\\u202e`."""
+
+    def escape(match: re.Match[str]) -> str:
+        code = ord(match.group())
+        return f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}"
+
+    return _CONTROL.sub(escape, text.expandtabs(4))
+
+
+def render_outcomes(outcomes: Sequence[Outcome]) -> list[str]:
+    """One line per distinct outcome: `gpu[01-07]: files as before, server running as before`."""
+    hosts: dict[str, list[str]] = {}
+    for outcome in outcomes:
+        hosts.setdefault(_outcome_text(outcome), []).append(outcome.host)
+    return [f"{fold_hosts(names)}: {text}" for text, names in hosts.items()]
+
+
+def fold_hosts(names: Iterable[str]) -> str:
+    """Host names in short: `gpu[01-03,07], login`; each once, by name, numbers by value."""
+    found: dict[tuple[str, str], dict[str, int]] = {}
+    plain: set[str] = set()
+    for name in names:
+        match = re.fullmatch(r"(.*?)([0-9]{1,9})([^0-9]*)", name)
+        if match is None:
+            plain.add(name)
+        else:
+            prefix, digits, suffix = match.groups()
+            found.setdefault((prefix, suffix), {})[digits] = int(digits)
+    texts = {name: name for name in plain}
+    for (prefix, suffix), numbers in found.items():
+        for width, digits in _by_width(numbers).items():
+            ranges = _ranges(sorted(numbers[d] for d in digits), width)
+            inner = ",".join(ranges)
+            inner = f"[{inner}]" if len(digits) > 1 else inner
+            texts[f"{prefix}{width}{suffix}"] = f"{prefix}{inner}{suffix}"
+    return ", ".join(texts[key] for key in sorted(texts))
+
+
+def _by_width(numbers: dict[str, int]) -> dict[int, list[str]]:
+    """Digits that can share one range: padded to one width, or (width 0) not padded at all."""
+    padded = {len(digits) for digits in numbers if len(digits) > 1 and digits[0] == "0"}
+    groups: dict[int, list[str]] = {}
+    for digits in numbers:
+        groups.setdefault(len(digits) if len(digits) in padded else 0, []).append(digits)
+    return groups
+
+
+def _ranges(numbers: list[int], width: int) -> list[str]:
+    ranges: list[list[int]] = []
+    for number in numbers:
+        if ranges and number == ranges[-1][1] + 1:
+            ranges[-1][1] = number
+        else:
+            ranges.append([number, number])
+    return [
+        f"{first:0{width}d}" if first == last else f"{first:0{width}d}-{last:0{width}d}"
+        for first, last in ranges
+    ]
+
+
+def _render(error: OrchestratorError) -> list[str]:
+    if isinstance(error, FileErrors):
+        return _render_problems(error)
+    lines = [_labelled("error", error.message)]
+    lines += _place(error)
+    lines += [_labelled("note", note) for note in error.notes]
+    if isinstance(error, HostError):
+        lines += _quoted_block("the last lines from the host", error.tail)
+        lines += _quoted_block("the failure on the host", error.trace.splitlines())
+    if error.outcomes:
+        lines += ["hosts:", *(f"  {line}" for line in render_outcomes(error.outcomes))]
+    if isinstance(error, RevertIncompleteError):
+        lines += ["left to do:", *(_indented(item) for item in error.remaining)]
+    hints = [*error.hints, *(hint for outcome in error.outcomes for hint in outcome.hints)]
+    return lines + [_labelled("hint", hint) for hint in dict.fromkeys(hints)]
+
+
+def _render_problems(errors: FileErrors) -> list[str]:
+    lines: list[str] = []
+    for problem in errors.problems:
+        lines += [*_render(problem), ""]
+    count = len(errors.problems)
+    files = {problem.span.path: None for problem in errors.problems if problem.span}
+    noun = "problem" if count == 1 else "problems"
+    if not files:
+        return [*lines, f"{count} {noun}"]
+    where = next(iter(files)) if len(files) == 1 else f"{len(files)} files"
+    return [*lines, f"{count} {noun} in {where}"]
+
+
+def _place(error: OrchestratorError) -> list[str]:
+    lines = _source_lines(error.span) if error.span else []
+    if isinstance(error, HostError):
+        lines.append(f" --> host {error.host}")
+    if isinstance(error, PatchError) and (error.file or error.hosts):
+        hosts = f"on {fold_hosts(error.hosts)}" if error.hosts else ""
+        lines.append(" ::: " + " ".join(part for part in (error.file, hosts) if part))
+    return lines
+
+
+def _source_lines(span: Span) -> list[str]:
+    """The place and, where its text is known, the lines with carets under the first of them."""
+    shown = span.lines[:MAX_SHOWN_LINES]
+    width = len(str(span.line + max(len(shown) - 1, 0)))
+    lines = [f"{' ' * width}--> {span}"]
+    if not shown:
+        return lines
+    bar = f"{' ' * width} |"
+    one_line = span.end_line == span.line
+    end = span.end_column - 1 if one_line else len(shown[0])
+    text, start, end = _cut(shown[0], span.column - 1, end)
+    before = _columns(make_visible(text[:start]))
+    marked = max(_columns(make_visible(text[:end])) - before, 1)
+    lines += [bar, _numbered(span.line, width, text), f"{bar} {' ' * before}{'^' * marked}"]
+    for number, further in enumerate(shown[1:], span.line + 1):
+        lines.append(_numbered(number, width, _cut(further, 0, 0)[0]))
+    if len(span.lines) > len(shown):
+        lines.append(f"{bar} ...")
+    return lines
+
+
+def _numbered(number: int, width: int, text: str) -> str:
+    return f"{number:>{width}} | {make_visible(text)}".rstrip()
+
+
+def _cut(text: str, start: int, end: int) -> tuple[str, int, int]:
+    """A long line's part around the place, with the place in it."""
+    if len(text) <= MAX_LINE:
+        return text, start, end
+    left = max(0, min(start - MAX_LINE // 4, len(text) - MAX_LINE))
+    part = text[left : left + MAX_LINE]
+    head, tail = "..." if left else "", "..." if left + MAX_LINE < len(text) else ""
+    shift = len(head) - left
+    return f"{head}{part}{tail}", start + shift, min(end, left + MAX_LINE) + shift
+
+
+def _columns(text: str) -> int:
+    """How many columns of a terminal the text fills."""
+    wide = sum(unicodedata.east_asian_width(char) in "WF" for char in text)
+    return len(text) + wide - sum(unicodedata.combining(char) != 0 for char in text)
+
+
+def _outcome_text(outcome: Outcome) -> str:
+    state = _STATES.get(outcome.state, outcome.state)
+    server = _SERVERS.get(outcome.server, outcome.server)
+    text = f"{state}, {server}" if server else state
+    return f"{text}; {outcome.message}" if outcome.message else text
+
+
+def _labelled(label: str, text: str) -> str:
+    """The text behind its label; further lines are aligned with the first."""
+    return f"{label}: " + text.rstrip("\n").replace("\n", "\n" + " " * (len(label) + 2))
+
+
+def _indented(text: str) -> str:
+    return "  " + text.replace("\n", "\n  ")
+
+
+def _quoted_block(title: str, lines: Sequence[str]) -> list[str]:
+    return [f"{title}:", *(f"  | {line}".rstrip() for line in lines)] if lines else []
