@@ -1,0 +1,3 @@
+"""A miniature shaped like SGLang, for demonstrations and tests; it is not SGLang."""
+
+__version__ = "0.5.16"

@@ -1,0 +1,1 @@
+"""How the workers of all hosts act as one."""

@@ -1,0 +1,1 @@
+"""The main process: its workers, its HTTP server."""

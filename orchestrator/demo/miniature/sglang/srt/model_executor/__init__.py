@@ -1,0 +1,1 @@
+"""What one pass through a model is told besides its tokens."""

@@ -1,0 +1,1 @@
+"""Speculative decoding: the draft proposes, the target decides."""
