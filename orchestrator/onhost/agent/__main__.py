@@ -1,0 +1,115 @@
+"""The agent's command line: the loop for a controller, the guard, and help by hand on the host."""
+
+from __future__ import annotations
+
+import glob
+import os
+import sys
+from typing import Any, Dict, List
+
+from .refusal import Refusal
+from .serve import find_state_dir, serve
+
+USAGE = """usage: python3 AGENT.pyz status                      what is changed on this host
+       python3 AGENT.pyz revert --all | SESSION [--force]
+                                                undo it, with no controller
+       python3 AGENT.pyz serve MARKER | guard DIR   (used by sgldbg itself)
+`--force` also undoes files that somebody changed after us; both versions are kept.
+"""
+NOT_RESTORED = 7
+UsageError = 2
+
+
+def main(argv: List[str]) -> int:
+    """Run one command; the exit code is 0, 2 for usage, or 7 where something is still changed."""
+    command, rest = (argv[0], argv[1:]) if argv else ("", [])
+    if command == "serve" and len(rest) == 1:
+        code = serve(rest[0])
+        # Requests may still run in threads; waiting for them could hang, and the journal is
+        # written so that ending anywhere is safe.
+        os._exit(code)
+    if command == "guard" and len(rest) == 1:
+        from . import guard
+
+        return guard.main(rest[0])
+    if command == "status" and not rest:
+        return show_status()
+    force = "--force" in rest
+    names = [word for word in rest if word != "--force"]
+    if command == "revert" and len(names) == 1 and (names[0] == "--all" or names[0][:1] != "-"):
+        return revert(names[0], force)
+    sys.stderr.write(USAGE)
+    return UsageError
+
+
+def show_status() -> int:
+    """Print every session of this host's state directory; 7 where files are still changed."""
+    from . import status
+
+    state_dir = find_state_dir()
+    sessions = status.sessions(state_dir)
+    if not sessions:
+        print("nothing is changed: no session in %s" % state_dir)
+        return 0
+    for session in sessions:
+        print("\n".join(describe(session)))
+    return NOT_RESTORED
+
+
+def describe(session: Dict[str, Any]) -> List[str]:
+    """Return readable lines about one session, as `status` gives it."""
+    name = "%s on %s" % (session.get("session"), session.get("host"))
+    lines = ["%s: %s" % (name, session.get("state"))]
+    lines.append("  held by %s since %s" % (session.get("holder"), session.get("since")))
+    lines.append("  " + _lease_line(session))
+    for item in session.get("files") or []:
+        lines.append("  %s: %s" % (item.get("path"), item.get("state")))
+    lines.extend("  %s" % line for line in session.get("report") or [])
+    return lines
+
+
+def _lease_line(session: Dict[str, Any]) -> str:
+    guard = "the guard is %s" % session.get("guard")
+    deadline_s, now_s = session.get("deadline_s"), session.get("now_s")
+    if session.get("expired") or deadline_s is None or now_s is None:
+        return "the lease is over, %s" % guard
+    return "reverts by itself in %d s, %s" % (max(0, int(deadline_s - now_s)), guard)
+
+
+def revert(which: str, force: bool) -> int:
+    """Undo one session, or all of them, on this host; 7 where something is left."""
+    pattern = "*" if which == "--all" else glob.escape(which)
+    root = os.path.join(glob.escape(find_state_dir()), "sessions", pattern, "*")
+    directories = sorted(path for path in glob.glob(root) if os.path.isdir(path))
+    if not directories:
+        what = "no session" if which == "--all" else "no session `%s`" % which
+        print("%s in %s" % (what, find_state_dir()))
+        return 0 if which == "--all" else UsageError
+    codes = [_revert_one(path, force) for path in directories]
+    return max(codes)
+
+
+def _revert_one(session_dir: str, force: bool) -> int:
+    from . import recover
+
+    parent, host = os.path.split(session_dir)
+    name = "%s on %s" % (os.path.basename(parent), host)
+    try:
+        result = recover.recover(session_dir, force=force)
+    except Refusal as refusal:
+        print("%s: not reverted (%s): %s" % (name, refusal.code, refusal.message))
+        return NOT_RESTORED
+    for item in result.get("files") or []:
+        print("%s: %s: %s" % (name, item.get("path"), item.get("state")))
+        for kept in item.get("kept") or []:
+            print("%s:   kept: %s" % (name, kept))
+    left = result.get("left") or []
+    for item in left:
+        print("%s: left: %s" % (name, item))
+    done = bool(result.get("verified")) and not left
+    print("%s: %s" % (name, "reverted and verified" if done else "not finished"))
+    return 0 if done else NOT_RESTORED
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
