@@ -11,8 +11,8 @@ import subprocess
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ START_TIMEOUT_S = 300.0
 # 8-10 s are normal: the server polls for its end every 5 s and then shuts its workers down.
 STOP_TIMEOUT_S = 60.0
 POLL_S = 0.1
+SHARED_MEMORY = ("sgl_shm_mq_", "sglang_loads_")
 # Opens a file for each stream, appends, and survives the shell: what `nohup ... &` gives.
 BY_HAND = 'out=$1 err=$2; shift 2; nohup setsid "$@" >>"$out" 2>>"$err" </dev/null & echo $!'
 
@@ -248,3 +249,16 @@ def _stat(pid: int) -> list[str]:
 def _signal(pid: int, number: signal.Signals) -> None:
     with suppress(ProcessLookupError):
         os.kill(pid, number)
+
+
+@contextmanager
+def shared_memory_cleaned() -> Iterator[None]:
+    """Take away what servers that ran inside leave in /dev/shm, even after a clean end."""
+    folder = Path("/dev/shm")
+    before = set(folder.iterdir())
+    try:
+        yield
+    finally:
+        for path in set(folder.iterdir()) - before:
+            if path.name.startswith(SHARED_MEMORY):
+                path.unlink(missing_ok=True)
