@@ -45,6 +45,7 @@ _PLAIN += (getattr(ast, "Index", ast.Load),)
 _now = time.monotonic
 _next_poll = 0.0
 _live: FrozenSet[str] = frozenset()  # sites that may still fire; everything else is off
+_flags: Tuple[Callable[[], bool], ...] = ()  # found anew at each poll
 _cut: Dict[str, int] = {}  # calls of sites that are off
 _seq: Dict[str, int] = {}
 _lock = threading.Lock()  # of counters; never held while an expression is evaluated
@@ -166,26 +167,25 @@ def off(site: str) -> bool:
 
 def hit(site: str, loc: Dict[str, Any]) -> None:
     """Record what the table asks for at this site, if this hit qualifies."""
+    if getattr(_thread, "busy", False):  # an expression reached a site, or a signal handler
+        return
     clear = False
     try:
-        if getattr(_thread, "busy", False):  # an expression reached a site, or a signal handler
-            return
         _thread.busy = True
-        try:
+        here = _state.sites.get(site)
+        if here is not None:
+            clear = here.clear
             glob = sys._getframe(1).f_globals
-            here = _state.sites.get(site)
-            if here is not None:
-                clear = here.clear
-                _consider(here, glob, dict(loc) if loc is glob else loc)
-        except Exception as error:
-            _trouble(site, {"probe": _describe(error)})
-        finally:
-            _thread.busy = False
-            # Up to Python 3.12 this dict keeps every tensor alive until the frame ends.
-            if clear and sys.gettrace() is None:
-                loc.clear()
-    except Exception:
-        return
+            _consider(here, glob, dict(loc) if loc is glob else loc)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        _trouble(site, {"probe": _describe(error)})
+    finally:
+        _thread.busy = False
+        # Up to Python 3.12 this dict keeps every tensor alive until the frame ends.
+        if clear and sys.gettrace() is None:
+            loc.clear()
 
 
 # --- deciding ------------------------------------------------------------------------------------
@@ -228,6 +228,8 @@ def _consider(site: _Site, glob: Dict[str, Any], loc: Dict[str, Any]) -> None:
 
 def _reserve(site: _Site, keys: Tuple[Any, ...]) -> bool:
     """Take one of the records that are left; threads never share one."""
+    if keys in site.keys and site.every == 1:
+        return False
     with _lock:
         site.qualified += 1
         if site.spent or (site.qualified - 1) % site.every:
@@ -363,25 +365,31 @@ def _wrong_rank(site: _Site) -> bool:
 
 
 def _trouble(site: str, errors: Dict[str, str]) -> None:
-    """Report what could not even be decided, a few times per site."""
-    here = _state.sites.get(site)
-    if here is not None:
+    """Report what could not even be decided, a few times per site; the last resort is silence."""
+    try:
+        here = _state.sites[site]
         here.troubles += 1
         if here.troubles <= 3:
             _emit("error", site, e=errors)
+    except Exception:
+        return
 
 
 def _in_graph() -> bool:
     """During graph warm-up the data are zeros, during capture a copy to the host is an error."""
-    for name in _FLAGS:
-        flag = getattr(sys.modules.get(name), "get_is_capture_mode", None)
-        if flag is not None and flag():
+    for asks in _flags:  # noqa: SIM110 - a generator costs more than the rest of this function
+        if asks():
             return True
-    torch = sys.modules.get("torch")
-    cuda = getattr(torch, "cuda", None)
-    if cuda is None or getattr(getattr(torch, "_C", None), "_cuda_getDeviceCount", None) is None:
-        return False
-    return bool(cuda.is_initialized() and cuda.is_current_stream_capturing())
+    return False
+
+
+def _find_flags() -> Tuple[Callable[[], bool], ...]:
+    """What tells of graph warm-up and capture in this process, as far as it is imported."""
+    found = [getattr(sys.modules.get(name), "get_is_capture_mode", None) for name in _FLAGS]
+    cuda = getattr(sys.modules.get("torch"), "cuda", None)
+    if getattr(cuda, "is_initialized", bool)():
+        found.append(getattr(cuda, "is_current_stream_capturing", None))
+    return tuple([flag for flag in found if flag is not None])
 
 
 def _is_idle(loc: Dict[str, Any]) -> bool:
@@ -491,7 +499,7 @@ def _unreadable(kind: type, value: Any, numel: int, light: bool) -> str:
 
 
 def _statistics(torch: Any, data: Any, numel: int, out: Dict[str, Any]) -> Any:
-    """Mean, std, min, max, NaN, Inf, zero share, leading values: one vector, still on the device."""
+    """Mean, std, min, max, NaN, Inf, zero share, leading values: one vector, on the device."""
     if data.is_complex():
         data, out["part"] = data.real, "real"
     head = data[(0,) * (data.dim() - 1)][:5] if data.dim() else data.reshape(1)
@@ -566,6 +574,8 @@ def _show(value: Any) -> Any:
         return {"t": "str", "text": value[:_TEXT], "len": len(value)}
     if enum.Enum in kind.__mro__:
         return {"t": "enum", "text": _text(value)}
+    if kind.__module__ == "numpy" and kind.__name__ != "ndarray" and hasattr(kind, "item"):
+        return _show(value.item())
     if _is_array(kind):
         shape = [int(size) for size in value.shape]
         dtype = str(getattr(value, "dtype", ""))[:40]
@@ -768,11 +778,12 @@ def _write(lines: List[bytes]) -> None:
 
 def _poll() -> None:
     """Look whether the table changed; at most one thread at a time does."""
-    global _next_poll
+    global _next_poll, _flags
     _next_poll = _now() + _POLL_S
     if not _poll_lock.acquire(False):
         return
     try:
+        _flags = _find_flags()
         stamp, table = _read_table(_state.stamp)
         if stamp != _state.stamp:
             _state.stamp = stamp
@@ -862,6 +873,8 @@ class _Watcher:
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> None:
         try:
+            if _compiling is _unbound:  # bound late, it would cost dynamo a recompile
+                _unbound()
             if name in _state.modules:
                 _announce(name)
         except Exception:
