@@ -62,10 +62,12 @@ def command(
     nnodes: int = 1,
     node_rank: int = 0,
     init_addr: str | None = None,
+    packages: Path | None = None,
 ) -> Launch:
     """The command line of one node; `algorithm` is `EAGLE`, `EAGLE3` or `None` for plain decoding.
 
-    `home` takes the place of the user's home directory, and is where the server runs.
+    `home` takes the place of the user's home directory, and is where the server runs. `packages`
+    is a folder that is searched before the environment's own: an install of this node alone.
     """
     argv = [str(environment.python), "-m", "sglang.launch_server"]
     argv += ["--model-path", str(environment.models / "target"), "--dtype", "float32"]
@@ -79,7 +81,7 @@ def command(
     if nnodes > 1:
         argv += ["--nnodes", str(nnodes), "--node-rank", str(node_rank)]
         argv += ["--dist-init-addr", str(init_addr)]
-    return Launch(tuple(argv), _environ(environment, home), home)
+    return Launch(tuple(argv), _environ(environment, home, packages), home)
 
 
 def _speculation(environment: Environment, algorithm: str) -> list[str]:
@@ -96,13 +98,14 @@ def _speculation(environment: Environment, algorithm: str) -> list[str]:
     ]
 
 
-def _environ(environment: Environment, home: Path) -> dict[str, str]:
+def _environ(environment: Environment, home: Path, packages: Path | None) -> dict[str, str]:
     """Small and whole: nothing of the test's own environment reaches the server."""
+    paths = [str(path) for path in (packages, environment.shim) if path]
     return {
         "PATH": f"{environment.python.parent}:/usr/local/bin:/usr/bin:/bin",
         "HOME": str(home),
         "LANG": "C.UTF-8",
-        "PYTHONPATH": str(environment.shim),
+        "PYTHONPATH": ":".join(paths),
         "SGLANG_USE_CPU_ENGINE": "1",
         # one entry per worker, where a machine has a single NUMA node
         "SGLANG_CPU_OMP_THREADS_BIND": "|".join(str(cpu) for cpu in _two_cpus()),

@@ -1,0 +1,127 @@
+"""A server that somebody started by hand, on one node or two, and how it runs right now."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.real_sglang import server
+from tests.real_sglang.server import Launch, Running
+
+PROMPT = "The capital of France is"
+# Bytes are tokens here: a prefill of so many is this prompt's, and nobody else's. The warm-up's
+# prompt has 29, a health poll's 1.
+PROMPT_TOKENS = len(PROMPT)
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What one main process looks like from outside; all of it must be given back."""
+
+    argv: tuple[str, ...]
+    environ: dict[str, str]
+    cwd: str
+    status: dict[str, str]
+    limits: str
+    affinity: frozenset[int]
+    nice: int
+    stdout: str
+    stderr: str
+
+
+class ByHand:
+    """The nodes of one server. The processes change when somebody restarts them, this does not."""
+
+    def __init__(self, launches: Sequence[Launch], folder: Path) -> None:
+        self.launches = tuple(launches)
+        self.folder = folder
+        self.started: tuple[Running, ...] = ()
+
+    @property
+    def url(self) -> str:
+        """Where node 0 answers."""
+        return self.started[0].url
+
+    def start(self) -> None:
+        """Start all nodes and wait until each is ready."""
+        self.started = tuple(
+            server.start(launch, self.folder / f"node{rank}")
+            for rank, launch in enumerate(self.launches)
+        )
+        for running in self.started:
+            server.wait_ready(running)
+
+    def mains(self) -> list[int]:
+        """The main process of each node, whoever started it; exactly one each."""
+        found = []
+        for rank, launch in enumerate(self.launches):
+            pids = [pid for pid in _pids() if _words(pid, "cmdline") == launch.argv]
+            assert len(pids) == 1, f"node {rank} should have one main process, has {pids}"
+            found.append(pids[0])
+        return found
+
+    def facts(self) -> list[Facts]:
+        """How each main process runs."""
+        return [_facts(pid) for pid in self.mains()]
+
+    def tokens(self) -> list[int]:
+        """What it answers to the prompt."""
+        return server.generate(self.url, PROMPT)
+
+    def stop(self) -> None:
+        """End every node, whichever of its lives it is in; a debug life has other arguments."""
+        if not self.started:
+            return
+        logs = self.started[0].stdout, self.started[0].stderr
+        alive = [
+            Running(pid, _port(launch.argv), *logs)
+            for launch in self.launches
+            for pid in _pids()
+            if _is_a_life_of(launch, _words(pid, "cmdline"))
+        ]
+        server.stop(alive)
+
+
+def _port(argv: Sequence[str]) -> int:
+    return int(argv[argv.index("--port") + 1])
+
+
+def _is_a_life_of(launch: Launch, argv: Sequence[str]) -> bool:
+    """The same interpreter runs the same module on the same port, which no one else has."""
+    same_program = tuple(argv[:3]) == launch.argv[:3]
+    return same_program and "--port" in argv and _port(argv) == _port(launch.argv)
+
+
+def _pids() -> list[int]:
+    mine = os.getpid()
+    every = (int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit())
+    return [pid for pid in every if pid != mine and server.is_alive(pid)]
+
+
+def _words(pid: int, name: str) -> tuple[str, ...]:
+    """The NUL-separated words of a file in /proc/PID."""
+    try:
+        data = Path(f"/proc/{pid}/{name}").read_bytes()
+    except OSError:
+        return ()
+    return tuple(word.decode(errors="surrogateescape") for word in data.split(b"\0")[:-1])
+
+
+def _facts(pid: int) -> Facts:
+    environ = dict(word.split("=", 1) for word in _words(pid, "environ"))
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    status = dict(line.split(":\t", 1) for line in lines if ":\t" in line)
+    kept = ("Umask", "Uid", "Gid", "Groups", "NoNewPrivs", "Cpus_allowed_list")
+    return Facts(
+        argv=_words(pid, "cmdline"),
+        environ=environ,
+        cwd=os.readlink(f"/proc/{pid}/cwd"),
+        status={key: status[key] for key in kept},
+        limits=Path(f"/proc/{pid}/limits").read_text(),
+        affinity=frozenset(os.sched_getaffinity(pid)),
+        nice=os.getpriority(os.PRIO_PROCESS, pid),
+        stdout=os.readlink(f"/proc/{pid}/fd/1"),
+        stderr=os.readlink(f"/proc/{pid}/fd/2"),
+    )

@@ -1,0 +1,115 @@
+"""The files of a user who debugs the real server, and `sgldbg run` as that user calls it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tests.real_sglang.byhand import PROMPT
+
+PATCH = "eagle3-draft-input"
+EXPECTATION = "fused"
+RUN_TIMEOUT_S = 540
+CHECKOUT = Path(__file__).resolve().parent.parent.parent
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a run printed, how it ended, and what lies in its directory."""
+
+    exit_code: int
+    answer: dict[str, Any]
+    stderr: str
+    records: list[dict[str, Any]] = field(repr=False)
+
+    def armed_hits(self) -> list[dict[str, Any]]:
+        """The records that count: made after the probes were armed."""
+        return [r for r in self.records if r["kind"] == "hit" and r["phase"] == "armed"]
+
+    def widths(self) -> dict[str, dict[str, set[tuple[int, int]]]]:
+        """Worker to forward mode to the pairs of widths seen there: hidden states, embeddings."""
+        found: dict[str, dict[str, set[tuple[int, int]]]] = {}
+        for record in self.armed_hits():
+            values = record["values"]
+            mode = values["forward_batch.forward_mode"]["text"].rpartition(".")[2]
+            pair = values["hidden_states"]["shape"][-1], values["embeds"]["shape"][-1]
+            worker = f"TP{record['ranks']['tp']}"
+            found.setdefault(worker, {}).setdefault(mode, set()).add(pair)
+        return found
+
+    def findings(self) -> dict[str, str]:
+        """Expectation to its state."""
+        return {f["expectation"]: f["state"] for f in self.answer["verdict"]["findings"]}
+
+
+def write_project(
+    folder: Path,
+    hosts: Mapping[str, Mapping[str, Any]],
+    url: str,
+    *,
+    add_args: Sequence[str] = (),
+    request_id: str,
+) -> Path:
+    """Inventory, session and the shipped patch; the session's path. JSON is YAML as well."""
+    inventory = {
+        "hosts": hosts,
+        "installs": {"real": {"package": "sglang"}},
+        "servers": {
+            "real": {
+                "install": "real",
+                "hosts": list(hosts),
+                "launch": "adopt",
+                "url": url,
+                "ready": {"path": "/health", "timeout": "5m"},
+            }
+        },
+    }
+    sampling = {"max_new_tokens": 16, "temperature": 0}
+    request = {"text": PROMPT, "sampling_params": sampling, "rid": request_id}
+    session = {
+        "session": "eagle3-zero-acceptance",
+        "question": "Do fused auxiliary hidden states reach the draft model?",
+        "server": "real",
+        "patches": [PATCH],
+        "restart": {"add_args": list(add_args), "env": {"NCCL_DEBUG": "WARN"}},
+        "exercise": [{"post": "/generate", "json": request}],
+        "until": {"records": PATCH, "from": "every worker", "timeout": "2m"},
+        "lease": "2m",
+    }
+    folder.mkdir(parents=True)
+    (folder / "patches").mkdir()
+    (folder / "sessions").mkdir()
+    shipped = CHECKOUT / "patches" / f"{PATCH}.yaml"
+    (folder / "patches" / shipped.name).write_bytes(shipped.read_bytes())
+    (folder / "inventory.yaml").write_text(json.dumps(inventory, indent=2))
+    path = folder / "sessions" / "eagle3-zero-acceptance.yaml"
+    path.write_text(json.dumps(session, indent=2))
+    return path
+
+
+def run(session: Path, home: Path) -> Result:
+    """Call `sgldbg run --json` from the project's folder."""
+    project = session.parent.parent
+    environ = {**os.environ, "HOME": str(home), "SGLDBG_STATE": str(home / "state")}
+    environ["PYTHONPATH"] = str(CHECKOUT)
+    command = [sys.executable, "-m", "orchestrator", "run", "--json", str(session)]
+    done = subprocess.run(
+        command,
+        cwd=project,
+        env=environ,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=RUN_TIMEOUT_S,
+        check=False,
+    )
+    assert done.stdout.startswith("{"), f"exit {done.returncode}, no JSON:\n{done.stderr}"
+    answer = json.loads(done.stdout)
+    lines = (project / answer["run_dir"] / "records.jsonl").read_text().splitlines()
+    return Result(done.returncode, answer, done.stderr, [json.loads(line) for line in lines])

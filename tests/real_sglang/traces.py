@@ -1,0 +1,76 @@
+"""Proves that a session left no trace: installs, hosts' state, processes and answers as before."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from tests.real_sglang import install, server
+from tests.real_sglang.byhand import ByHand
+
+
+@dataclass
+class Hosts:
+    """The hosts that sessions reach, and what they hold; `installs` are those now in use."""
+
+    home: Path
+    inventory: Mapping[str, Mapping[str, Any]]
+    states: Sequence[Path]
+    installs: list[Path] = field(default_factory=list)
+
+    def entries(self, count: int) -> dict[str, Mapping[str, Any]]:
+        """The first hosts, as an inventory names them."""
+        return dict(list(self.inventory.items())[:count])
+
+    def serve(self, byhand: ByHand, installs: list[Path]) -> Iterator[ByHand]:
+        """Keep a hand-started server while tests use it, then end it."""
+        self.installs = installs
+        with server.shared_memory_cleaned():
+            try:
+                byhand.start()
+                yield byhand
+            finally:
+                byhand.stop()
+
+
+class Witness:
+    """Looks before and after; what differs fails the test that it surrounds."""
+
+    def __init__(self, byhand: ByHand, hosts: Hosts) -> None:
+        self.byhand = byhand
+        self.hosts = hosts
+
+    def __enter__(self) -> None:
+        for site_packages in self.hosts.installs:
+            assert install.record_differences(site_packages) == []
+        self.trees = [install.snapshot(path) for path in self.hosts.installs]
+        self.facts = self.byhand.facts()
+        self.tokens = self.byhand.tokens()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if kind is None:
+            self._check()
+
+    def _check(self) -> None:
+        for site_packages, before in zip(self.hosts.installs, self.trees, strict=True):
+            assert install.record_differences(site_packages) == []
+            assert install.changes(before, install.snapshot(site_packages)) == []
+        assert self.byhand.facts() == self.facts
+        assert self.byhand.tokens() == self.tokens
+        assert leftovers(self.hosts.states) == []
+
+
+def leftovers(states: Sequence[Path]) -> list[str]:
+    """Session directories and probe folders that should be gone."""
+    folders = [path for state in states for path in (state / "sessions").glob("*/*")]
+    folders += Path(tempfile.gettempdir()).glob("sgldbg-*-real-?")
+    return sorted(str(path) for path in folders)
