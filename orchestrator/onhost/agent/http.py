@@ -1,0 +1,102 @@
+"""One HTTP request from the host itself, past every proxy and with every time bounded."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import socket
+import ssl
+import time
+import urllib.parse
+from typing import Any, Dict, Tuple
+
+from .refusal import Refusal
+
+BODY_LIMIT = 1 << 20
+_CHUNK = 1 << 16
+
+
+def request(method: str, url: str, body: Any, timeout_s: float) -> Tuple[Dict[str, Any], bytes]:
+    """Send one request and read its answer, of whatever status; redirects are not followed.
+
+    `body` goes out as JSON unless it is `None`. The answer is cut at 1 MiB. `timeout_s` bounds
+    the whole of it, a server that trickles included. Codes `http-refused` (nobody listens),
+    `http-timeout`, `http-broken` (the connection ended early or spoke no HTTP).
+    """
+    parts = urllib.parse.urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise Refusal("http-broken", "`%s` is no http address" % url)
+    began = time.monotonic()
+    deadline = began + timeout_s
+    connection = _connect(parts, timeout_s)
+    try:
+        connection.connect()
+        status, data = _exchange(connection, method, parts, body, deadline)
+    except (TimeoutError, socket.timeout):
+        raise Refusal(
+            "http-timeout", "%s %s: no answer within %g s" % (method, url, timeout_s)
+        ) from None
+    except (ConnectionRefusedError, socket.gaierror) as error:
+        raise Refusal("http-refused", "%s %s: %s" % (method, url, error.strerror)) from None
+    except (OSError, http.client.HTTPException) as error:
+        reason = str(error) or type(error).__name__
+        raise Refusal("http-broken", "%s %s: %s" % (method, url, reason)) from None
+    finally:
+        connection.close()
+    return {"status": status, "seconds": round(time.monotonic() - began, 6)}, data
+
+
+def _connect(parts: urllib.parse.SplitResult, timeout_s: float) -> http.client.HTTPConnection:
+    # http.client knows no proxies, so that the variables that name some cannot divert us.
+    host = parts.hostname or ""
+    if parts.scheme == "https":
+        # A server's own certificate seldom names 127.0.0.1; what goes out is the session's own
+        # test traffic, to an address on the host.
+        context = ssl.create_default_context()
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+        return http.client.HTTPSConnection(
+            host, parts.port or 443, timeout=timeout_s, context=context
+        )
+    return http.client.HTTPConnection(host, parts.port or 80, timeout=timeout_s)
+
+
+def _exchange(
+    connection: http.client.HTTPConnection,
+    method: str,
+    parts: urllib.parse.SplitResult,
+    body: Any,
+    deadline: float,
+) -> Tuple[int, bytes]:
+    target = urllib.parse.urlunsplit(("", "", parts.path or "/", parts.query, ""))
+    headers = {"Connection": "close"}
+    data = None
+    if body is not None:
+        data = json.dumps(body).encode()
+        headers["Content-Type"] = "application/json"
+    _limit(connection, deadline)
+    sock = connection.sock
+    connection.request(method, target, data, headers)
+    answer = connection.getresponse()
+    pieces = []
+    size = 0
+    while size < BODY_LIMIT:
+        # The time-out of a socket is one of each read; read1() makes at most one.
+        remaining = deadline - time.monotonic()
+        if remaining <= 0:
+            raise socket.timeout()
+        if sock.fileno() >= 0:
+            sock.settimeout(remaining)
+        piece = answer.read1(min(_CHUNK, BODY_LIMIT - size))
+        if not piece:
+            break
+        pieces.append(piece)
+        size += len(piece)
+    return answer.status, b"".join(pieces)
+
+
+def _limit(connection: http.client.HTTPConnection, deadline: float) -> None:
+    remaining = deadline - time.monotonic()
+    if remaining <= 0:
+        raise socket.timeout()
+    connection.sock.settimeout(remaining)

@@ -1,0 +1,316 @@
+"""Starting a described process again: detached, with everything of its surroundings put back."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import resource
+import signal
+import stat as stat_module
+from typing import Any, Callable, Dict, List, Mapping, NamedTuple, NoReturn, Optional, Sequence
+
+from . import commandline, mempolicy, procfs
+from .refusal import Refusal
+
+SESSION_VARIABLE = "SGLDBG_SESSION"
+_PR_SET_CHILD_SUBREAPER = 36
+_CGROUP_OPTIONS = ("rw", "ro", "xattr", "clone_children", "cpuset_v2_mode")
+
+
+class Launch(NamedTuple):
+    """What to execute and where its output goes; `description` says in which surroundings."""
+
+    executable: str
+    argv: List[str]
+    environ: Dict[str, str]
+    cwd: str
+    description: Mapping[str, Any]
+    outputs: Dict[int, int]
+
+
+def start(
+    description: Mapping[str, Any],
+    stdout: Optional[str],
+    stderr: Optional[str],
+    argv: Optional[Sequence[str]] = None,
+    env_set: Optional[Mapping[str, str]] = None,
+    env_unset: Optional[Sequence[str]] = None,
+    cwd: Optional[str] = None,
+    session: Optional[str] = None,
+) -> Dict[str, int]:
+    """Start the described process, or a variant of it, in a process session of its own.
+
+    `stdout` and `stderr` are paths that are appended to; `None` means where the description says.
+    `session` is put into its environment, so that `stop` finds what it leaves. What the
+    description does not name is as the agent has it. Returns `pid` and `start_time`; raises
+    `Refusal` (`start-failed`) with the reason where the program did not come to run.
+    """
+    launch = _make_launch(description, argv, env_set, env_unset, cwd, session)
+    try:
+        for fd, path in ((1, stdout), (2, stderr)):
+            opened = _open_given(path) if path else _open_same(description, fd)
+            if opened is not None:
+                launch.outputs[fd] = opened
+        return _spawn(launch)
+    finally:
+        for opened in launch.outputs.values():
+            os.close(opened)
+
+
+def adopt_orphans() -> None:
+    """Let what `start` starts be the child of this process, so that its exit status is known."""
+    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def read_exit(pid: int) -> Optional[str]:
+    """How a process that is our child ended: `exit status 1`, `signal 9 (SIGKILL)`, or `None`."""
+    try:
+        info = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except OSError:
+        return None
+    if info is None or info.si_pid != pid:
+        return None
+    if info.si_code == os.CLD_EXITED:
+        return "exit status %d" % info.si_status
+    names = {int(item): item.name for item in signal.Signals}
+    return "signal %d (%s)" % (info.si_status, names.get(info.si_status, "real-time"))
+
+
+def _make_launch(
+    description: Mapping[str, Any],
+    argv: Optional[Sequence[str]],
+    env_set: Optional[Mapping[str, str]],
+    env_unset: Optional[Sequence[str]],
+    cwd: Optional[str],
+    session: Optional[str],
+) -> Launch:
+    described = description.get("environ")
+    environ = dict(os.environ if described is None else described)
+    environ.update(env_set or {})
+    for name in env_unset or ():
+        environ.pop(name, None)
+    if session is not None:
+        environ[SESSION_VARIABLE] = session
+    folder = cwd or description.get("cwd") or "/"
+    words = list(argv if argv is not None else description.get("argv") or [])
+    if not words:
+        raise Refusal("start-failed", "the server was not started: there is no command line")
+    known = description.get("argv") or [None]
+    executable = commandline.find_executable(words[0], environ, folder)
+    if words[0] == known[0] and description.get("python"):
+        executable = description["python"]
+    if executable is None:
+        raise Refusal("start-failed", "the server was not started: no program `%s`" % words[0])
+    return Launch(executable, words, environ, folder, description, {})
+
+
+def _open_given(path: str) -> int:
+    try:
+        return os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        reason = "cannot open `%s`: %s" % (path, error.strerror)
+        raise Refusal("start-failed", "the server was not started: %s" % reason) from None
+
+
+def _open_same(description: Mapping[str, Any], fd: int) -> Optional[int]:
+    """The very file that the process had, opened with our rights; `None` leaves it to the child.
+
+    Only a file that the process itself held open may be opened with more rights than its user
+    has: anything else under that name could be a link to a file of somebody else's.
+    """
+    output = _output(description, fd)
+    if output.get("kind") != "file" or "inode" not in output:
+        return None
+    flags = os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    try:
+        opened = os.open(procfs.to_bytes(output["path"]), flags)
+    except OSError:
+        return None
+    stat = os.fstat(opened)
+    same = (stat.st_dev, stat.st_ino) == (output.get("device"), output["inode"])
+    if same and stat_module.S_ISREG(stat.st_mode):
+        os.set_blocking(opened, True)
+        return opened
+    os.close(opened)
+    return None
+
+
+def _output(description: Mapping[str, Any], fd: int) -> Mapping[str, Any]:
+    output: Mapping[str, Any] = description.get("stdout" if fd == 1 else "stderr") or {}
+    return output
+
+
+def _spawn(launch: Launch) -> Dict[str, int]:
+    reading, writing = os.pipe2(os.O_CLOEXEC)
+    try:
+        child = os.fork()
+        if child == 0:
+            _fork_again(launch, writing)
+    finally:
+        os.close(writing)
+    with os.fdopen(reading, "rb") as pipe:
+        os.waitpid(child, 0)
+        # The end of the pipe is the moment of a successful exec, or comes with the reason.
+        said = procfs.to_text(pipe.read())
+    head, _, failure = said.partition("\n")
+    if failure or not head:
+        raise Refusal("start-failed", "the server was not started: %s" % (failure or "fork failed"))
+    pid, start_time = head.split()
+    return {"pid": int(pid), "start_time": int(start_time)}
+
+
+def _fork_again(launch: Launch, writing: int) -> NoReturn:
+    try:
+        if os.fork() == 0:
+            _become(launch, writing)
+    except OSError as error:
+        os.write(writing, b"0 0\nfork: %s" % procfs.to_bytes(str(error)))
+    finally:
+        os._exit(0)
+
+
+def _become(launch: Launch, writing: int) -> NoReturn:
+    """Turn this process into the launch; ends it with a reason in the pipe where that fails."""
+    stage = "starting"
+    try:
+        stat = procfs.read_stat(os.getpid())
+        os.write(writing, b"%d %d\n" % (os.getpid(), stat.start_time if stat else 0))
+        for name, act in _steps(launch, writing):
+            stage = name
+            act()
+    except BaseException as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else repr(error)
+        os.write(writing, procfs.to_bytes("%s: %s" % (stage, reason)))
+    finally:
+        os._exit(127)
+
+
+def _steps(launch: Launch, writing: int) -> List[Any]:
+    """In this order: what needs our rights comes before the change of user, files after it."""
+    description = launch.description
+    environ = {procfs.to_bytes(k): procfs.to_bytes(v) for k, v in launch.environ.items()}
+    argv = [procfs.to_bytes(word) for word in launch.argv]
+    executable = procfs.to_bytes(launch.executable)
+    return [
+        ("a process session of its own", os.setsid),
+        ("its surroundings", lambda: _restore_surroundings(description)),
+        ("the user %s" % description.get("user", ""), lambda: _become_user(description)),
+        ("the directory `%s`" % launch.cwd, lambda: os.chdir(procfs.to_bytes(launch.cwd))),
+        ("its output", lambda: _connect(launch)),
+        ("its signals", lambda: _restore_signals(description)),
+        ("its descriptors", lambda: _close_others(writing)),
+        ("running `%s`" % launch.executable, lambda: os.execve(executable, argv, environ)),
+    ]
+
+
+def _restore_surroundings(description: Mapping[str, Any]) -> None:
+    """Put back what we may; `compare` names what we may not."""
+    for name, act in _SURROUNDINGS:
+        if description.get(name) is not None:
+            _attempt(act, description[name])
+    for name, limits in (description.get("rlimits") or {}).items():
+        _attempt(_set_limit, (name, limits))
+
+
+def _attempt(act: Callable[[Any], object], value: Any) -> None:
+    try:
+        act(value)
+    except (OSError, ValueError):
+        pass
+
+
+def _set_limit(item: Any) -> None:
+    name, limits = item
+    resource.setrlimit(getattr(resource, name), (limits[0], limits[1]))
+
+
+def _set_score(score: int) -> None:
+    with open("/proc/self/oom_score_adj", "w") as file:
+        file.write(str(score))
+
+
+def _enter_cgroups(lines: Sequence[str]) -> None:
+    own = (procfs.read_bytes("/proc/self/cgroup") or b"").decode().splitlines()
+    mounts = _find_cgroup_mounts()
+    for line in lines:
+        _, controllers, path = line.split(":", 2)
+        if line in own or controllers not in mounts:
+            continue
+        _attempt(_enter_cgroup, mounts[controllers] + path)
+
+
+def _enter_cgroup(folder: str) -> None:
+    with open(os.path.join(folder, "cgroup.procs"), "w") as file:
+        file.write("0")
+
+
+def _find_cgroup_mounts() -> Dict[str, str]:
+    """Where each hierarchy is mounted: controllers as `/proc/PID/cgroup` names them, to folder."""
+    found: Dict[str, str] = {}
+    for line in (procfs.read_bytes("/proc/self/mountinfo") or b"").decode().splitlines():
+        fields, _, tail = line.partition(" - ")
+        folder, kind, options = fields.split()[4], tail.split()[0], tail.split()[2]
+        if kind == "cgroup2":
+            found[""] = folder
+        elif kind == "cgroup":
+            words = [word for word in options.split(",") if word not in _CGROUP_OPTIONS]
+            found[",".join(word for word in words if "release_agent=" not in word)] = folder
+    return found
+
+
+_SURROUNDINGS = (
+    ("cgroups", _enter_cgroups),
+    ("oom_score_adj", _set_score),
+    ("affinity", lambda cpus: os.sched_setaffinity(0, cpus)),
+    ("numa", mempolicy.set_policy),
+    ("nice", lambda value: os.setpriority(os.PRIO_PROCESS, 0, value)),
+    ("umask", os.umask),
+)
+
+
+def _become_user(description: Mapping[str, Any]) -> None:
+    uid, gid = description.get("uid"), description.get("gid")
+    groups = description.get("groups")
+    if groups is not None and sorted(os.getgroups()) != groups and os.geteuid() == 0:
+        os.setgroups(groups)
+    if gid is not None and os.getresgid() != (gid, gid, gid):
+        os.setresgid(gid, gid, gid)
+    if uid is not None and os.getresuid() != (uid, uid, uid):
+        os.setresuid(uid, uid, uid)
+
+
+def _connect(launch: Launch) -> None:
+    null = os.open("/dev/null", os.O_RDWR)
+    os.dup2(null, 0)
+    closed = []
+    for fd in (1, 2):
+        output = _output(launch.description, fd)
+        if fd in launch.outputs:
+            os.dup2(launch.outputs[fd], fd)
+        elif output.get("kind") == "file":
+            flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT
+            opened = os.open(procfs.to_bytes(output["path"]), flags, output.get("mode", 0o644))
+            os.dup2(opened, fd)
+        elif output.get("kind") == "closed":
+            closed.append(fd)
+        else:
+            os.dup2(null, fd)
+    for fd in closed:
+        os.close(fd)
+
+
+def _restore_signals(description: Mapping[str, Any]) -> None:
+    """Python ignores SIGPIPE and SIGXFSZ, which a program that it starts must not inherit."""
+    for number in range(1, signal.NSIG):
+        if number not in (signal.SIGKILL, signal.SIGSTOP, 32, 33):
+            _attempt(lambda n: signal.signal(n, signal.SIG_DFL), number)
+    for number in description.get("ignored") or ():
+        signal.signal(number, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+
+
+def _close_others(writing: int) -> None:
+    for name in os.listdir("/proc/self/fd"):
+        fd = int(name)
+        if fd > 2 and fd != writing:
+            _attempt(os.close, fd)

@@ -1,0 +1,159 @@
+"""The agent's ops that change nothing on the host, as `docs/reference/agent-protocol.md` has them."""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+import tempfile
+import time
+from typing import TYPE_CHECKING, Any, Callable, Dict, Optional, Tuple
+
+from . import http, procfs, tail
+from .describe import describe, public
+from .launch import read_exit
+from .locate import check_code, locate
+from .mains import find_mains
+from .observe import observe
+from .process import is_alive, name_owner
+
+if TYPE_CHECKING:
+    from .state import Context
+
+Args = Dict[str, Any]
+Result = Tuple[Any, bytes]
+Op = Callable[["Context", Args, bytes], Result]
+
+PROTOCOL = 1
+# A reply may hold 64 MiB; smaller ones let others pass in between.
+_SPOOL_LIMIT = 4 << 20
+
+
+def _hello(context: Context, args: Args, raw: bytes) -> Result:
+    uid = os.getuid()
+    value = {
+        "protocol": PROTOCOL,
+        "pid": os.getpid(),
+        "uid": uid,
+        "user": procfs.user_name(uid),
+        "hostname": socket.gethostname(),
+        "boot_id": (procfs.read_bytes("/proc/sys/kernel/random/boot_id") or b"").decode().strip(),
+        "now_s": time.clock_gettime(time.CLOCK_BOOTTIME),
+        "python": list(sys.version_info[:3]),
+        "executable": sys.executable,
+        "state_dir": context.state_dir,
+        "tmp_dir": tempfile.gettempdir(),
+        "home": os.path.expanduser("~"),
+    }
+    return value, b""
+
+
+def _find_servers(context: Context, args: Args, raw: bytes) -> Result:
+    return find_mains(args["package"]), b""
+
+
+def _describe(context: Context, args: Args, raw: bytes) -> Result:
+    return public(describe(args["pid"], args.get("start_time"))), b""
+
+
+def _locate(context: Context, args: Args, raw: bytes) -> Result:
+    env = args.get("env") or {}
+    return (
+        locate(args.get("python"), args["package"], args.get("pid"), env, args.get("cwd")),
+        b"",
+    )
+
+
+def _observe(context: Context, args: Args, raw: bytes) -> Result:
+    files, data = observe(args["root"], args["package"], args["files"], args.get("dist_info"))
+    return {"files": files}, data
+
+
+def _check_code(context: Context, args: Args, raw: bytes) -> Result:
+    return {"files": check_code(args["python"], args["files"], raw)}, b""
+
+
+def _http(context: Context, args: Args, raw: bytes) -> Result:
+    return http.request(args["method"], args["url"], args.get("json"), args["timeout_s"])
+
+
+def _life(context: Context, args: Args, raw: bytes) -> Result:
+    pid, start_time, port = args.get("pid"), args.get("start_time"), args.get("port")
+    processes = procfs.read_all()
+    alive = pid is not None and is_alive(pid, start_time)
+    tree = [stat for stat in procfs.find_tree(pid, processes) if stat.alive] if alive else []
+    listeners = [item for item in procfs.list_listeners(pid if alive else None)]
+    inodes = [item.inode for item in listeners if item.port == port]
+    ours = procfs.find_owner(inodes, [stat.pid for stat in tree]) if inodes else None
+    value = {
+        "alive": alive,
+        "exit": read_exit(pid) if pid is not None and not alive else None,
+        "listening": bool(inodes),
+        "owns_port": ours is not None,
+        "owner": _find_owner(inodes) if inodes and ours is None else None,
+        "processes": [
+            {
+                "pid": stat.pid,
+                "ppid": stat.ppid,
+                "start_time": stat.start_time,
+                "title": procfs.read_title(stat.pid),
+            }
+            for stat in tree
+        ],
+    }
+    return value, b""
+
+
+def _find_owner(inodes: Any) -> Optional[str]:
+    """Whoever listens there instead of us, in words."""
+    return name_owner(procfs.find_owner(inodes, procfs.list_pids()))
+
+
+def _tail(context: Context, args: Args, raw: bytes) -> Result:
+    return None, tail.read_tail(args["path"], args["lines"])
+
+
+def _follow(context: Context, args: Args, raw: bytes) -> Result:
+    follower = tail.find_follower(context)
+    follower.follow(args["stream"], args["path"], args["offset"], args["credit"])
+    return None, b""
+
+
+def _credit(context: Context, args: Args, raw: bytes) -> Result:
+    tail.find_follower(context).credit(args["stream"], args["bytes"])
+    return None, b""
+
+
+def _unfollow(context: Context, args: Args, raw: bytes) -> Result:
+    tail.find_follower(context).unfollow(args["stream"], bool(args.get("drain")))
+    return None, b""
+
+
+def _read_spool(context: Context, args: Args, raw: bytes) -> Result:
+    found = tail.read_spool(args["dir"], args.get("offsets") or {}, _SPOOL_LIMIT)
+    files = [{"name": f["name"], "offset": f["offset"], "size": len(f["data"])} for f in found]
+    return {"files": files}, b"".join(f["data"] for f in found)
+
+
+def _status(context: Context, args: Args, raw: bytes) -> Result:
+    from . import status
+
+    return {"sessions": status.sessions(context.state_dir)}, b""
+
+
+OPS: Dict[str, Op] = {
+    "hello": _hello,
+    "find-servers": _find_servers,
+    "describe": _describe,
+    "locate": _locate,
+    "observe": _observe,
+    "check-code": _check_code,
+    "http": _http,
+    "life": _life,
+    "tail": _tail,
+    "follow": _follow,
+    "credit": _credit,
+    "unfollow": _unfollow,
+    "read-spool": _read_spool,
+    "status": _status,
+}

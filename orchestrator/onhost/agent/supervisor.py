@@ -1,0 +1,94 @@
+"""Who would start a server again behind our back, or end with it: told from cgroups and parents."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from typing import Dict, List, Optional
+
+from . import procfs
+
+_CONTAINER = re.compile(
+    r"(?:/docker/|docker-|libpod-|cri-containerd-|crio-|/lxc/|/containerd/|/nerdctl/|/kubepods)"
+    r"[^/]*?([0-9a-f]{12,64})?(?:\.scope)?(?:/|$)"
+)
+# Services that only hold people's sessions; what runs in them is nobody's unit.
+_SESSION_HOSTS = re.compile(
+    r"(sshd?(@.*)?|crond?|atd|user@\d+|.*getty.*|gdm|lightdm|sddm|dropbear|tmux.*|screen.*)\.service$"
+)
+_PROGRAMS = ("supervisord", "runsv", "s6-supervise", "circusd", "slurmstepd")
+
+
+def read_cgroups(pid: int) -> List[str]:
+    """The lines of `/proc/PID/cgroup`; empty where the process is gone."""
+    data = procfs.read_bytes("/proc/%d/cgroup" % pid) or b""
+    return procfs.to_text(data).splitlines()
+
+
+def find_path(cgroups: List[str]) -> str:
+    """The one cgroup worth showing: the unified one, else systemd's, else the first not `/`."""
+    paths = {line.split(":", 2)[1] or "unified": line.split(":", 2)[2] for line in cgroups}
+    for name in ("unified", "name=systemd"):
+        if paths.get(name, "/") != "/":
+            return paths[name]
+    return next((path for path in paths.values() if path != "/"), "/")
+
+
+def find_container(cgroups: List[str]) -> Optional[str]:
+    """The kind and short id of the container that these cgroups belong to."""
+    for line in cgroups:
+        match = _CONTAINER.search(line.split(":", 2)[2])
+        if match:
+            return "container %s" % (match.group(1) or "of " + match.group(0).strip("/"))[:12]
+    return None
+
+
+def find_unit(cgroups: List[str]) -> Optional[str]:
+    """The service unit in whose cgroup a process runs, unless it only hosts sessions."""
+    for line in cgroups:
+        parts = line.split(":", 2)[2].split("/")
+        name = next((part for part in reversed(parts) if part.endswith(".service")), "")
+        # A scope below user@1000.service is a terminal or a session, not a service.
+        if name and not _SESSION_HOSTS.match(name) and not parts[-1].endswith(".scope"):
+            return name
+    return None
+
+
+def find_supervisor(pid: int, processes: Dict[int, procfs.Stat]) -> Optional[str]:
+    """A text such as `systemd unit x.service`, or `None` where nothing supervises the process."""
+    cgroups = read_cgroups(pid)
+    container = find_container(cgroups)
+    if container and container != find_container(read_own()):
+        return container
+    ancestors = procfs.find_ancestors(pid, processes)
+    for stat in ancestors:
+        if stat.comm in _PROGRAMS:
+            return "%s (pid %d)" % (stat.comm, stat.pid)
+    unit = find_unit(cgroups)
+    if unit and _runs_it(unit, [pid] + [stat.pid for stat in ancestors]):
+        return "systemd unit %s" % unit
+    return None
+
+
+def read_own() -> List[str]:
+    """Our own cgroups: a container that holds us as well is the machine we work on."""
+    data = procfs.read_bytes("/proc/self/cgroup") or b""
+    return procfs.to_text(data).splitlines()
+
+
+def _runs_it(unit: str, family: List[int]) -> bool:
+    """Whether the unit's main process is the server or above it; true where nobody can tell."""
+    command = ["systemctl", "show", "--property=MainPID", unit]
+    try:
+        done = subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            timeout=5,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return True
+    text = done.stdout.decode("ascii", "replace").strip().partition("=")[2]
+    main = int(text) if text.isdigit() else 0
+    return done.returncode != 0 or main == 0 or main in family
