@@ -85,6 +85,10 @@ class Scalar:
     value: str
     first: int
 
+    def is_null(self) -> bool:
+        """Whether nothing, or the word for it, was written."""
+        return not self.style and self.value in ("", "null")
+
 
 @dataclass(frozen=True, slots=True)
 class Document:

@@ -1,0 +1,153 @@
+"""Checks the Python in a YAML value: is it an expression, one statement, or statements."""
+
+from __future__ import annotations
+
+import ast
+import re
+import textwrap
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from pydantic_core import PydanticCustomError
+
+MAX_CODE = 10_000  # characters; longer text is no anchor, and deep text can crash parsers
+
+_METAVARIABLE = re.compile(r"(\$\$\$|\$)([A-Z_][A-Z0-9_]*)?")
+# What a header needs behind it to become a whole statement.
+_BODIES = (" pass", " pass\nfinally: pass", "\n case _: pass")
+_CLAUSE = re.compile(r"(else|elif|except|finally)\b")
+
+
+def make_problem(
+    message: str, hint: str = "", line: int = -1, column: int = 0, length: int = 1
+) -> PydanticCustomError:
+    """A problem of a value, in our words; `line` and `column` point into it, from 0."""
+    data = {"message": message, "hint": hint, "line": line, "column": column, "length": length}
+    return PydanticCustomError("sgldbg", "{message}", data)
+
+
+def check_expression(text: str) -> str:
+    """The expression without the blanks around it."""
+    code = _read_code(text)
+    try:
+        with _quiet():
+            tree = ast.parse(code, mode="eval")
+            # Parsing alone lets `yield`, `await` and a starred expression through.
+            compile(tree, "<yaml>", "eval", dont_inherit=True)
+    except SyntaxError as error:
+        raise _explain(error, text, code, "an expression") from None
+    for node in ast.walk(tree):
+        if isinstance(node, ast.NamedExpr):
+            message = "a probe only observes: `:=` would assign a variable"
+            line, column = _find_start(text, code)
+            first = node.lineno == 1
+            at = node.col_offset + (column if first else 0)
+            raise make_problem(message, "", node.lineno - 1 + line, at)
+    return code
+
+
+def check_anchor(text: str) -> str:
+    """One statement, or the header of a compound one, in which `$NAME` stands for code."""
+    code = _without_metavariables(_read_code(text))
+    clause = _CLAUSE.match(code)
+    if clause:
+        message = f"`{clause.group(1)}` begins a part of a statement, not a statement"
+        raise make_problem(message, "name a statement in or around it", *_find_start(text, code))
+    try:
+        body = _parse_statement(code)
+    except SyntaxError as error:
+        raise _explain(error, text, code, "a statement") from None
+    if len(body) != 1:
+        hint = "name one statement; `within` and `occurrence` tell equal ones apart"
+        raise make_problem(f"an anchor is one statement, this is {len(body)}", hint)
+    return text.strip()
+
+
+def check_header(text: str) -> str:
+    """The header of an enclosing statement, such as `if x:`."""
+    if text.strip() and not text.rstrip().endswith(":"):
+        message = "`within` takes headers of statements, which end with a colon"
+        raise make_problem(message, f"write `{text.strip()[:60]}:`")
+    return check_anchor(text)
+
+
+def check_statements(text: str) -> str:
+    """Statements to insert, without the indentation that they share."""
+    _read_code(text)
+    code = textwrap.dedent(text).strip("\n")
+    try:
+        with _quiet():
+            tree = ast.parse(code)
+    except SyntaxError as error:
+        raise _explain(error, text, code, "code") from None
+    if not tree.body:
+        raise make_problem("there is no statement in this code")
+    return code + "\n"
+
+
+def _read_code(text: str) -> str:
+    if len(text) > MAX_CODE:
+        raise make_problem(f"code of more than {MAX_CODE:,} characters")
+    if not text.strip():
+        raise make_problem("the code is empty")
+    return text.strip()
+
+
+def _parse_statement(code: str) -> list[ast.stmt]:
+    """Its statements; of a header with an empty body."""
+    failure: SyntaxError | None = None
+    for body in _BODIES if code.endswith(":") else ("",):
+        try:
+            with _quiet():
+                return ast.parse(code + body).body
+        except SyntaxError as error:
+            failure = failure or error
+    assert failure is not None
+    raise failure
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """No warnings (matters of taste of the code's owner); every failure is a `SyntaxError`."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            yield
+        except (ValueError, MemoryError, RecursionError) as error:
+            raise SyntaxError(str(error).lower() or "nested too deeply") from None
+
+
+def _find_start(text: str, code: str) -> tuple[int, int]:
+    """Line and column in `text` at which `code`, its part without blanks around, begins."""
+    before = text[: len(text) - len(text.lstrip())]
+    return before.count("\n"), len(before) - before.rfind("\n") - 1
+
+
+def _without_metavariables(code: str) -> str:
+    """`$NAME` as a plain name of the same length, so that columns stay."""
+
+    def replace(match: re.Match[str]) -> str:
+        return "_" * len(match.group(1)) + (match.group(2) or "")
+
+    return _METAVARIABLE.sub(replace, code)
+
+
+def _explain(error: SyntaxError, text: str, code: str, wanted: str) -> PydanticCustomError:
+    reason = error.msg or "invalid syntax"
+    hint = ""
+    if wanted == "an expression" and re.match(r"[A-Za-z_][\w.]*\s*=[^=]", code):
+        hint = "an expression assigns nothing; to compare, write `==`"
+    elif re.search(r"never closed|unmatched", reason):
+        hint = "in a list written as `[...]` a comma ends a value: quote values that hold one"
+    elif "$" in code:
+        hint = "metavariables are `$NAME` in capitals, `$_` and `$$$NAME`"
+    message = f"this is not {wanted} of Python: {reason}"
+    line, column = _find_start(text, code)
+    number = (error.lineno or 1) - 1
+    lines = code.split("\n")
+    if number >= len(lines):
+        return make_problem(message, hint)
+    # Past the end of a line, point at its last character.
+    at = max(0, min((error.offset or 1) - 1, len(lines[number]) - 1))
+    return make_problem(message, hint, line + number, at + (0 if number else column))
