@@ -10,11 +10,12 @@ from ..tensor import Tensor, cat, one_hot
 
 VOCAB_SIZE = 64
 HIDDEN_SIZE = 64
-WORDS = (
+_SPOKEN = (
     "a all and as at be but by can day did do end far few for from go had has he her him his how "
     "if in is it let like long made may me more most my new no not now of old on one or our out "
     "own see she so than that the then they this to up us was we"
-).split()  # noqa: SIM905
+)
+WORDS = _SPOKEN.split()
 
 
 def next_state(state: int, token: int) -> int:
