@@ -52,6 +52,13 @@ def ensure() -> Environment:
     return environment
 
 
+def find() -> Environment | None:
+    """The environment where it is complete; builds nothing."""
+    environment = _layout()
+    complete = _stamp(environment.root).exists() and environment.models.exists()
+    return environment if complete else None
+
+
 def cache_dir() -> Path:
     """Where environments are kept."""
     named = os.environ.get("SGLDBG_CACHE")
