@@ -15,6 +15,8 @@ from pydantic import (
     WithJsonSchema,
 )
 
+from pydantic_core import PydanticCustomError
+
 from orchestrator.spec.code import (
     check_anchor,
     check_expression,
@@ -124,7 +126,11 @@ def _read_duration(value: Any) -> Any:
 
 def parse_duration(text: str) -> float:
     """Seconds of `30m`, `90s`, `500ms` or `1h30m`; raises `ValueError` that says what is wrong."""
-    seconds: float = _read_duration(text)
+    try:
+        seconds: float = _read_duration(text)
+    except PydanticCustomError as error:
+        parts = [str((error.context or {}).get(key)) for key in ("message", "hint")]
+        raise ValueError("; ".join(part for part in parts if part)) from None
     return seconds
 
 

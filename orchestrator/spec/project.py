@@ -58,7 +58,7 @@ def load_project(
     problems: list[FileError] = []
     session = _collect(problems, partial(read_session, session_path))
     path = Path(inventory_path) if inventory_path else find_inventory(Path(session_path))
-    inventory = _collect(problems, partial(_inventory, path))
+    inventory = _collect(problems, partial(read_project_inventory, path))
     if session is None:
         raise_problems(problems)
         raise AssertionError("a session that was not read left no problem")
@@ -77,16 +77,22 @@ def load_project(
     return Project(inventory, session, tuple(patches))
 
 
-def find_inventory(session_path: Path | None = None) -> Path:
-    """The inventory of a session, or of the working directory; the file need not exist."""
-    here = Path(INVENTORY)
-    if session_path is None:
-        return here
+def read_project_inventory(path: str | Path | None = None) -> Inventory:
+    """The inventory at `path`, by default of the working directory; raises `FileErrors`."""
+    path = Path(path or INVENTORY)
+    if path.exists():
+        return read_inventory(path)
+    hint = "write one, or name it with `--inventory`"
+    raise FileErrors([FileError(f"there is no inventory `{path}`", hints=[hint])])
+
+
+def find_inventory(session_path: Path) -> Path:
+    """The inventory of a session; where there is none, the path that it could have."""
     folder = session_path.absolute().parent
     for candidate in (folder / INVENTORY, folder.parent / INVENTORY):
         if candidate.exists():
             return shorten(candidate)
-    return here
+    return Path(INVENTORY)
 
 
 def list_patch_folders(inventory_dir: Path, patch_dirs: Sequence[str | Path]) -> list[Path]:
@@ -113,13 +119,6 @@ def _collect(problems: list[FileError], read: Callable[[], T]) -> T | None:
     except FileErrors as errors:
         problems += errors.problems
         return None
-
-
-def _inventory(path: Path) -> Inventory:
-    if path.exists():
-        return read_inventory(path)
-    hint = "write one, or name it with `--inventory`"
-    raise FileErrors([FileError(f"there is no inventory `{path}`", hints=[hint])])
 
 
 def _patch(session: Session, number: int, folders: Sequence[Path]) -> Patch:
