@@ -1,0 +1,254 @@
+"""Decides whether a hit counts, evaluates what the table asks, and says why one does not."""
+
+from __future__ import annotations
+
+import time
+from typing import Any, Dict, List, Optional, Tuple
+
+from .records import emit
+from .rendering import TEXT, describe, is_tensor, show, text_of
+from .sites import Code, Site
+from .state import CUT, LIVE, STATE
+from .tensors import measure, read_tensor
+from .worker import find_ranks, is_idle, is_in_graph, read_requests
+
+SKIPS = 16  # keys for which one skip reason is reported
+
+
+def consider(site: Site, glob: Dict[str, Any], loc: Dict[str, Any]) -> None:
+    """Go from the cheapest question to the dearest; write a record where all are answered yes."""
+    site.hits += 1
+    if site.ranks and is_wrong_rank(site):
+        return
+    if is_in_graph():
+        skip(site, "graph warm-up or capture", glob, loc, light_keys(site, glob, loc))
+        return
+    if is_idle(loc):
+        skip(site, "empty batch", glob, loc)
+        return
+    if site.when is not None:
+        result, error = holds(site.when, glob, loc)
+        if error:
+            trouble(site.name, {"when": error})
+            return
+        if not result:
+            skip(site, "`when` is false")
+            return
+    keys = tuple([key_of(code, glob, loc) for code in site.once_per])
+    if not reserve(site, keys):
+        return
+    done = False
+    try:
+        done = observe(site, glob, loc, keys)
+    finally:
+        if not done:
+            with STATE.lock:
+                site.emitted -= 1
+                site.keys.discard(keys)
+    if done and site.limit is not None and site.emitted >= site.limit:
+        spend(site, "limit of %d records reached" % site.limit)
+    elif done and site.unique and len(site.keys) >= site.max_keys:
+        spend(site, "%d distinct keys recorded" % site.max_keys if site.once_per else "")
+
+
+def reserve(site: Site, keys: Tuple[Any, ...]) -> bool:
+    """Take one of the records that are left; threads never share one."""
+    if keys in site.keys and site.every == 1:
+        return False
+    with STATE.lock:
+        site.qualified += 1
+        if site.spent or (site.qualified - 1) % site.every:
+            return False
+        if site.unique and (keys in site.keys or len(site.keys) >= site.max_keys):
+            return False
+        if site.limit is not None and site.emitted >= site.limit:
+            return False
+        if site.rate is not None:
+            now = time.monotonic()
+            most = max(1.0, float(site.rate))
+            site.tokens = min(most, site.tokens + (now - site.refilled) * site.rate)
+            site.refilled = now
+            if site.tokens < 1:
+                site.skips["rate"] = site.skips.get("rate", 0) + 1
+                return False
+            site.tokens -= 1
+        if site.unique:
+            site.keys.add(keys)
+        site.emitted += 1
+        return True
+
+
+def observe(site: Site, glob: Dict[str, Any], loc: Dict[str, Any], keys: Any) -> bool:
+    """Evaluate everything and write the record; false where the hit turned out not to qualify."""
+    errors: Dict[str, str] = {}
+    values, tensors = read_captures(site, glob, loc, errors)
+    if tensors and not any(tensors):
+        skip(site, "empty batch", glob, loc)
+        return False
+    if site.emit_if is not None:
+        wanted, error = holds(site.emit_if, glob, dict(loc, stats=Stats(values)))
+        if error:
+            errors["emit_if"] = error
+        elif not wanted:
+            skip(site, "`emit_if` is false")
+            return False
+    results: Dict[str, Optional[bool]] = {}
+    for that, when in site.expect:
+        asked, error = (True, "") if when is None else holds(when, glob, loc)
+        if not error and asked:
+            asked, error = holds(that, glob, loc)
+            results[that.name] = asked
+        elif not error:
+            results[that.name] = None
+        if error:
+            errors[that.name] = error
+            results.pop(that.name, None)
+    note = ", ".join("%s %d" % pair for pair in sorted(site.skips.items()))
+    emit(
+        "hit",
+        site.name,
+        note="not counted: " + note if note else "",
+        v=values,
+        key=[show(key) for key in keys],
+        e=errors,
+        x=results,
+        req=read_requests(loc),
+    )
+    return True
+
+
+def holds(code: Code, glob: Dict[str, Any], loc: Dict[str, Any]) -> Tuple[bool, str]:
+    try:
+        return bool(code.value(glob, loc)), ""
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # an expression may even raise SystemExit
+        return False, describe(error)
+
+
+def key_of(code: Code, glob: Dict[str, Any], loc: Dict[str, Any]) -> Any:
+    """A key that can be kept: never a tensor, never an object of the server's."""
+    try:
+        value = code.value(glob, loc)
+        kind = type(value)
+        if kind is int or kind is str or kind is bool or value is None:
+            return value if kind is not str else value[:TEXT]
+        numel = getattr(value, "numel", None) if is_tensor(kind) else None
+        return text_of(value.item()) if numel is not None and numel() == 1 else text_of(value)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        return "error: " + describe(error)
+
+
+def light_keys(site: Site, glob: Dict[str, Any], loc: Dict[str, Any]) -> Tuple[Any, ...]:
+    return tuple([key_of(c, glob, loc) if c.plain else None for c in site.once_per])
+
+
+def skip(
+    site: Site,
+    reason: str,
+    glob: Optional[Dict[str, Any]] = None,
+    loc: Optional[Dict[str, Any]] = None,
+    keys: Tuple[Any, ...] = (),
+) -> None:
+    """Count a hit that does not qualify; its reason is reported once (and once per key)."""
+    with STATE.lock:
+        site.skips[reason] = site.skips.get(reason, 0) + 1
+        if (reason, keys) in site.skipped or len(site.skipped) >= SKIPS:
+            return
+        site.skipped.add((reason, keys))
+    errors: Dict[str, str] = {}
+    values: Dict[str, Any] = {}
+    if glob is not None and loc is not None:
+        values = read_captures(site, glob, loc, errors, light=True)[0]
+    req = read_requests(loc or {})
+    emit("skip", site.name, note=reason, v=values, key=[show(k) for k in keys], e=errors, req=req)
+
+
+def spend(site: Site, why: str) -> None:
+    with STATE.lock:
+        if site.spent:
+            return
+        site.spent = True
+        LIVE.discard(site.name)
+        CUT.pop(site.name, None)
+    if why:
+        skipped = "".join(", %s %d" % pair for pair in sorted(site.skips.items()))
+        emit("spent", site.name, note="%s after %d hits%s" % (why, site.hits, skipped))
+
+
+def is_wrong_rank(site: Site) -> bool:
+    ranks = find_ranks()
+    rank = ranks.get("rank", ranks.get("tp"))
+    if rank is None or rank in site.ranks:
+        return False
+    skip(site, "rank %d is not asked" % rank)
+    spend(site, "")
+    return True
+
+
+def trouble(site: str, errors: Dict[str, str]) -> None:
+    """Report what could not even be decided, a few times per site; the last resort is silence."""
+    try:
+        here = STATE.sites[site]
+        here.troubles += 1
+        if here.troubles <= 3:
+            emit("error", site, e=errors)
+    except Exception:
+        return
+
+
+class Stats(dict):  # type: ignore[type-arg]
+    """The measured values, for `emit_if`: `stats.hidden_states.nan`, `stats["a + b"].max`."""
+
+    def __getattr__(self, name: str) -> Any:
+        return self[name]
+
+    def __getitem__(self, name: str) -> Any:
+        value = dict.__getitem__(self, name)
+        return Stats(value) if type(value) is dict else value
+
+
+def read_captures(
+    site: Site,
+    glob: Dict[str, Any],
+    loc: Dict[str, Any],
+    errors: Dict[str, str],
+    light: bool = False,
+) -> Tuple[Dict[str, Any], List[bool]]:
+    """Values by name, and for each captured tensor that is no parameter whether it holds any."""
+    values: Dict[str, Any] = {}
+    filled: List[bool] = []
+    pending: List[Tuple[Dict[str, Any], Any]] = []
+    for code in site.capture[:64]:
+        try:
+            if light and not code.plain:
+                errors[code.name] = "not evaluated here: the expression may run code"
+                continue
+            value = code.value(glob, loc)
+            if is_tensor(type(value)):
+                out = read_tensor(value, light, pending)
+                if "Parameter" not in [c.__name__ for c in type(value).__mro__]:
+                    filled.append(0 not in out["shape"])
+                values[code.name] = out
+            else:
+                values[code.name] = show(value)
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
+            errors[code.name] = describe(error)
+    measure(pending)
+    return values, filled
+
+
+def report_cut(factor: int) -> None:
+    """Say how often spent sites were reached since, each time the number has doubled."""
+    for name, site in list(STATE.sites.items()):
+        count = CUT.get(name, 0)
+        if not site.spent or not count or count < site.reported * factor or count == site.reported:
+            continue
+        if factor > 1 and time.monotonic() < site.next_report:
+            continue
+        site.reported, site.next_report = count, time.monotonic() + 1
+        emit("spent", name, note="reached %d more times" % count)

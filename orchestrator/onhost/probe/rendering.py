@@ -1,0 +1,110 @@
+"""Values as bounded text and JSON, without running code of the server's."""
+
+from __future__ import annotations
+
+import enum
+import itertools
+import math
+import sys
+from typing import Any, Tuple
+
+TEXT = 200  # characters of any text from the server
+CONTAINERS: Tuple[Tuple[Any, str, str], ...] = (
+    (list, "[", "]"),
+    (tuple, "(", ")"),
+    (dict, "{", "}"),
+    (set, "{", "}"),
+    (frozenset, "{", "}"),
+)
+
+
+def is_tensor(kind: type) -> bool:
+    """By the type alone: touching a lazy handle that stands for a tensor has ended a server."""
+    base = getattr(sys.modules.get("torch"), "Tensor", None)
+    return base is not None and base in kind.__mro__
+
+
+def show(value: Any) -> Any:
+    """A value as JSON: scalars as they are, everything else as its type and a bounded text."""
+    kind = type(value)
+    if value is None or kind is bool or kind is float:
+        return value
+    if kind is int and value.bit_length() < 64:
+        return value
+    if kind is str:
+        if len(value) <= TEXT:
+            return value
+        return {"t": "str", "text": value[:TEXT], "len": len(value)}
+    if enum.Enum in kind.__mro__:
+        return {"t": "enum", "text": text_of(value)}
+    if kind.__module__ == "numpy" and kind.__name__ != "ndarray" and hasattr(kind, "item"):
+        return show(value.item())
+    if is_array(kind):
+        shape = [int(size) for size in value.shape]
+        dtype = str(getattr(value, "dtype", ""))[:40]
+        return {"t": "tensor", "shape": shape, "dtype": dtype, "why": "not a torch tensor"}
+    return {"t": kind.__name__, "text": text_of(value)[:TEXT]}
+
+
+def is_array(kind: type) -> bool:
+    """Array-likes by their class; beside torch only numpy's, since others may be lazy handles."""
+    if kind.__module__ == "numpy":
+        return kind.__name__ == "ndarray"
+    return "torch" not in sys.modules and hasattr(kind, "shape") and not issubclass(kind, type)
+
+
+def text_of(value: Any, depth: int = 0) -> str:
+    """Our own rendering: no code of the server's runs, and it ends."""
+    kind = type(value)
+    if value is None or kind is bool:
+        return repr(value)
+    if enum.Enum in kind.__mro__:
+        name = getattr(value, "_name_", None)
+        return "%s.%s" % (kind.__name__, name if type(name) is str else "?")
+    if int in kind.__mro__:
+        bits = int.bit_length(value)
+        return int.__repr__(value) if bits < 256 else "int of %d bits" % bits
+    if float in kind.__mro__:
+        return float.__repr__(value)
+    for base in (str, bytes):
+        if base in kind.__mro__:
+            start = base.__getitem__(value, slice(0, 60))
+            return repr(start) + ("..." if base.__len__(value) > 60 else "")
+    if is_tensor(kind):
+        return "tensor(%s)" % ", ".join(str(int(size)) for size in value.shape)
+    if kind.__module__ == "torch" and kind.__name__ in ("dtype", "device", "layout"):
+        return str(value)
+    for base, left, right in CONTAINERS if depth < 3 else ():
+        if base in kind.__mro__:
+            return left + text_of_items(base, value, depth) + right
+    return "<%s.%s>" % (kind.__module__, kind.__qualname__)
+
+
+def text_of_items(base: Any, value: Any, depth: int) -> str:
+    """Up to eight items; the base class's own methods, whatever a subclass overrides."""
+    size = base.__len__(value)
+    if base is dict:
+        pairs = itertools.islice(dict.items(value), 8)
+        texts = ["%s: %s" % (text_of(k, depth + 1), text_of(v, depth + 1)) for k, v in pairs]
+    else:
+        texts = [text_of(item, depth + 1) for item in itertools.islice(base.__iter__(value), 8)]
+    more = ["... %d in all" % size] if size > 8 else []
+    end = "," if base is tuple and size == 1 else ""
+    return ", ".join(texts + more) + end
+
+
+def describe(error: BaseException) -> str:
+    try:
+        text = str(error)
+    except BaseException:
+        text = "(no text)"
+    return "%s: %s" % (type(error).__name__, text[:TEXT])
+
+
+def finite(value: Any) -> Any:
+    """JSON knows no NaN."""
+    if type(value) is float and not math.isfinite(value):
+        return "nan" if value != value else "inf" if value > 0 else "-inf"
+    if isinstance(value, dict):
+        return {key: finite(item) for key, item in value.items()}
+    return [finite(item) for item in value] if isinstance(value, list) else value

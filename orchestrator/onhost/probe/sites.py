@@ -1,0 +1,88 @@
+"""What the table asks at one site: expressions, compiled once, and the counters of their limits."""
+
+from __future__ import annotations
+
+import ast
+import sys
+import time
+import types
+from typing import Any, Dict, Optional, Set, Tuple
+
+from .rendering import describe
+
+# Expressions of these alone run no kernel and copy nothing; `Index` is Python 3.8's.
+PLAIN: Tuple[Any, ...] = (ast.Expression, ast.Name, ast.Attribute, ast.Subscript, ast.Slice)
+PLAIN += (ast.UnaryOp, ast.USub, ast.Tuple, ast.Constant, ast.Load)
+PLAIN += (getattr(ast, "Index", ast.Load),)
+
+
+class Code:
+    """One expression, compiled once; `error` says why it cannot be."""
+
+    def __init__(self, name: str, text: str, owner: Optional[str]) -> None:
+        self.name = name
+        self.error = ""
+        self.merged = self.plain = False
+        try:
+            tree = ast.parse("(" + text + "\n)", "<sgldbg>", "eval")
+            mangle(tree, owner)
+            self.code: Any = compile(tree, "<sgldbg>", "eval")
+            # A nested scope (comprehension, lambda) would look names up in the globals only.
+            self.merged = any(isinstance(c, types.CodeType) for c in self.code.co_consts)
+            self.plain = all(isinstance(node, PLAIN) for node in ast.walk(tree))
+        except Exception as error:
+            self.error = describe(error)
+
+    def value(self, glob: Dict[str, Any], loc: Dict[str, Any]) -> Any:
+        if self.error:
+            raise ValueError(self.error)
+        if self.merged:
+            return eval(self.code, dict(glob, **loc))
+        return eval(self.code, glob, loc)
+
+
+class Site:
+    """One site's questions and counters since the table last changed."""
+
+    def __init__(self, name: str, spec: Dict[str, Any], armed: bool) -> None:
+        owner = spec.get("class")
+
+        def code(label: str, text: Optional[str]) -> Optional[Code]:
+            return None if text is None else Code(label, text, owner)
+
+        self.name = name
+        self.clear = bool(spec.get("clear")) and sys.version_info < (3, 13)
+        self.capture = [Code(c["name"], c["code"], owner) for c in spec.get("capture") or ()]
+        self.once_per = [Code(text, text, owner) for text in spec.get("once_per") or ()]
+        self.when = code("when", spec.get("when"))
+        self.emit_if = code("emit_if", spec.get("emit_if"))
+        self.expect = [
+            (Code(label, e["that"], owner), code(label, e.get("when")))
+            for label, e in (spec.get("expect") or {}).items()
+        ]
+        self.ranks = frozenset(spec.get("ranks") or ())
+        # Before the probes are armed nothing but the keys limits: one record for each.
+        self.unique = bool(self.once_per) or not armed
+        self.max_keys = int(spec.get("max_keys") or 64) if self.once_per else 1
+        self.limit = spec.get("limit") if armed else None
+        self.every = max(1, int(spec.get("every") or 1)) if armed else 1
+        self.rate = spec.get("rate_per_s") if armed else None
+        self.tokens = max(1.0, float(self.rate or 1))
+        self.refilled = time.monotonic()
+        self.hits = self.qualified = self.emitted = self.troubles = 0
+        self.keys: Set[Any] = set()
+        self.skips: Dict[str, int] = {}
+        self.skipped: Set[Any] = set()
+        self.spent = False
+        self.reported = 0
+        self.next_report = 0.0
+
+
+def mangle(tree: ast.AST, owner: Optional[str]) -> None:
+    """Private names as the compiler would see them inside the class."""
+    stem = (owner or "").lstrip("_")
+    for node in ast.walk(tree) if stem else ():
+        for field in ("id", "attr", "arg"):
+            name = getattr(node, field, None)
+            if isinstance(name, str) and name.startswith("__") and not name.endswith("__"):
+                setattr(node, field, "_%s%s" % (stem, name))
