@@ -1,4 +1,4 @@
-"""The agent's ops that change nothing on the host, as `docs/reference/agent-protocol.md` has them."""
+"""The agent's ops that change nothing on the host; the protocol's page says what each takes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import socket
 import sys
 import tempfile
 import time
-from typing import TYPE_CHECKING, Any, Callable, Dict, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Tuple
 
 from . import http, procfs, tail
 from .describe import describe, public
@@ -78,19 +78,21 @@ def _http(context: Context, args: Args, raw: bytes) -> Result:
 
 
 def _life(context: Context, args: Args, raw: bytes) -> Result:
-    pid, start_time, port = args.get("pid"), args.get("start_time"), args.get("port")
-    processes = procfs.read_all()
-    alive = pid is not None and is_alive(pid, start_time)
-    tree = [stat for stat in procfs.find_tree(pid, processes) if stat.alive] if alive else []
-    listeners = [item for item in procfs.list_listeners(pid if alive else None)]
+    pid: Optional[int] = args.get("pid")
+    port = args.get("port")
+    tree: List[procfs.Stat] = []
+    if pid is not None and is_alive(pid, args["start_time"]):
+        tree = [stat for stat in procfs.find_tree(pid, procfs.read_all()) if stat.alive]
+    listeners = procfs.list_listeners(pid if tree else None)
     inodes = [item.inode for item in listeners if item.port == port]
     ours = procfs.find_owner(inodes, [stat.pid for stat in tree]) if inodes else None
     value = {
-        "alive": alive,
-        "exit": read_exit(pid) if pid is not None and not alive else None,
+        "alive": bool(tree),
+        "exit": read_exit(pid) if pid is not None and not tree else None,
         "listening": bool(inodes),
         "owns_port": ours is not None,
         "owner": _find_owner(inodes) if inodes and ours is None else None,
+        "ports": procfs.find_ports(pid) if pid is not None and tree else [],
         "processes": [
             {
                 "pid": stat.pid,

@@ -1,0 +1,177 @@
+"""Command line, environment and directory of one life of a server, and a session's changes."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from orchestrator.model.inventory import Host, LaunchCommand
+from orchestrator.model.session import Restart
+
+MASK = "[secret]"
+# Each health poll runs the model otherwise, and its records would drown those of the session.
+HEALTH_VARIABLE = "SGLANG_ENABLE_HEALTH_ENDPOINT_GENERATION"
+_DEBUG_ENV = {HEALTH_VARIABLE: "0"}
+
+_SECRET_PARTS = frozenset(
+    ["key", "apikey", "secret", "password", "passwd", "passphrase", "auth", "cookie", "bearer"]
+    + ["credential", "credentials"]
+)
+_TOKEN_PARTS = frozenset(["token", "accesstoken", "authtoken"])
+_PUBLIC_PARTS = frozenset(["file", "keyfile", "path", "sock"])
+_USER_IN_URL = re.compile(r"(?<=://)[^/@\s]+@")
+
+
+@dataclass(frozen=True, slots=True)
+class Life:
+    """One start of a server: `env_set` and `env_unset` change the environment it runs in.
+
+    That environment is the running server's own, or where it did not run, the agent's. `notes`
+    say what a session's changes replaced or did not find.
+    """
+
+    argv: tuple[str, ...]
+    env_set: Mapping[str, str] = field(default_factory=dict)
+    env_unset: tuple[str, ...] = ()
+    cwd: str | None = None
+    notes: tuple[str, ...] = field(default=(), compare=False)
+
+
+def for_host(launch: LaunchCommand, host: Host, rank: int, nodes: int) -> Life:
+    """The life that a `command` of the inventory means on one host.
+
+    Only the four placeholders are replaced: arguments may hold JSON with braces of its own.
+    """
+    values = {
+        "{rank}": str(rank),
+        "{nodes}": str(nodes),
+        "{host}": host.name,
+        "{address}": host.address or host.name,
+    }
+
+    def fill(text: str) -> str:
+        return re.sub("|".join(map(re.escape, values)), lambda m: values[m.group()], text)
+
+    return Life(
+        argv=tuple(fill(word) for word in launch.command),
+        env_set={name: fill(value) for name, value in launch.env.items()},
+        cwd=None if launch.cwd is None else fill(launch.cwd),
+    )
+
+
+def debug_life(original: Life, restart: Restart) -> Life:
+    """The original life with a session's changes; flags that are added twice are replaced.
+
+    Health polls are kept from running the model unless the session says otherwise.
+    """
+    argv = list(original.argv)
+    notes: list[str] = []
+    for flag in restart.remove_args:
+        name = flag.partition("=")[0]
+        if not _remove(argv, name):
+            notes.append(f"`{name}` is not among its arguments: nothing to remove")
+    for group in _group(restart.add_args):
+        name = group[0].partition("=")[0]
+        removed = _remove(argv, name) if name.startswith("-") else []
+        if removed and removed != group:
+            was, now = (shlex.join(_mask_words(words)) for words in (removed, group))
+            notes.append(f"`{was}` is replaced by `{now}`")
+    argv += restart.add_args
+    env = {**_DEBUG_ENV, **restart.env}
+    env_set = {**original.env_set, **{n: v for n, v in env.items() if v is not None}}
+    unset = [name for name, value in env.items() if value is None]
+    for name in unset:
+        env_set.pop(name, None)
+    kept = [name for name in original.env_unset if name not in env]
+    return replace(
+        original,
+        argv=tuple(argv),
+        env_set=env_set,
+        env_unset=(*kept, *unset),
+        notes=tuple(notes),
+    )
+
+
+def shown(life: Life) -> tuple[str, ...]:
+    """The words of a life as `env` would take them, with everything that looks secret masked."""
+    words = [word for name in life.env_unset for word in ("-u", name)]
+    words += [f"{name}={mask_value(name, value)}" for name, value in life.env_set.items()]
+    return tuple((["env", *words] if words else []) + _mask_words(life.argv))
+
+
+def mask_value(name: str, value: str) -> str:
+    """The value of a variable or flag, or a mask where its name says that it is a secret."""
+    if is_secret(name):
+        return MASK
+    return _USER_IN_URL.sub(f"{MASK}@", value)
+
+
+def is_secret(name: str) -> bool:
+    """Whether a name such as `HF_TOKEN` or `--api-key` stands for a secret.
+
+    `--max-total-tokens` and `--speculative-token-map` do not.
+    """
+    parts = [part for part in re.split(r"[^a-z0-9]+", name.lower()) if part]
+    if not parts or parts[-1] in _PUBLIC_PARTS:
+        return False
+    return bool(_SECRET_PARTS.intersection(parts)) or parts[-1] in _TOKEN_PARTS
+
+
+def _mask_words(words: Sequence[str]) -> list[str]:
+    masked: list[str] = []
+    flag = ""
+    for word in words:
+        name, equals, value = word.partition("=")
+        if is_flag(word):
+            masked.append(f"{name}={mask_value(name, value)}" if equals else word)
+            flag = "" if equals else name
+        elif re.fullmatch(r"[A-Za-z_]\w*", name) and equals:  # `env HF_TOKEN=... python`
+            masked.append(f"{name}={mask_value(name, value)}")
+        else:
+            masked.append(mask_value(flag, word))
+            flag = flag if is_secret(flag) else ""
+    return masked
+
+
+def is_flag(word: str) -> bool:
+    """Whether a word is an option rather than a value; a negative number is a value."""
+    return word.startswith("-") and not re.fullmatch(r"-|-\d[\d.e+-]*", word)
+
+
+def find_value(argv: Sequence[str], flag: str) -> str | None:
+    """The value of `--flag value` or `--flag=value`; the last one counts, as in argparse."""
+    found = None
+    for index, word in enumerate(argv):
+        if word.startswith(flag + "="):
+            found = word[len(flag) + 1 :]
+        elif word == flag and index + 1 < len(argv):
+            found = argv[index + 1]
+    return found
+
+
+def _remove(argv: list[str], flag: str) -> list[str]:
+    """Take every occurrence of a flag with its values out of `argv`; returns what was taken."""
+    removed: list[str] = []
+    index = 0
+    while index < len(argv):
+        if argv[index].startswith(flag + "="):
+            removed.append(argv.pop(index))
+        elif argv[index] == flag:
+            removed.append(argv.pop(index))
+            while index < len(argv) and not is_flag(argv[index]):
+                removed.append(argv.pop(index))
+        else:
+            index += 1
+    return removed
+
+
+def _group(words: Sequence[str]) -> list[list[str]]:
+    """Words as groups that begin with a flag each."""
+    groups: list[list[str]] = []
+    for word in words:
+        if is_flag(word) or not groups:
+            groups.append([])
+        groups[-1].append(word)
+    return groups

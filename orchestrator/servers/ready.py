@@ -1,0 +1,219 @@
+"""Waiting until a started server is ready, and saying at once when it will never be."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from orchestrator.agent.client import AgentClient
+from orchestrator.errors import HostError
+from orchestrator.model.inventory import Server
+from orchestrator.servers.adopt import find_port
+from orchestrator.servers.life import MASK
+from orchestrator.servers.progress import find_progress
+
+POLL_S = 0.2
+_PROGRESS_S = 1.0
+# SGLang's own health check gives up after 20 s.
+_HEALTH_TIMEOUT_S = 25.0
+_TAIL_LINES = 30
+_ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-_])")
+# SGLang logs all of its arguments at the start: ServerArgs(..., api_key='...', ...).
+_SECRETS = re.compile(r"(?i)\b(\w*(?:api_?key|secret|password|access_token)=)('[^']*'|\"[^\"]*\")")
+
+Progress = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class ReadyReport:
+    """One host's part of a server is ready: after how long, and what showed it."""
+
+    host: str
+    seconds: float
+    how: str
+
+
+def require_free_port(agent: AgentClient, port: int) -> None:
+    """Raises `HostError` `port-taken`, naming who listens there."""
+    state = agent.call("life", {"pid": None, "start_time": None, "port": port}).value
+    if state["listening"]:
+        raise _port_taken(agent.host, port, state)
+
+
+def wait_ready(
+    agent: AgentClient,
+    server: Server,
+    life: Mapping[str, Any],
+    rank: int,
+    on_progress: Progress = lambda text: None,
+    cancelled: Callable[[], bool] = lambda: False,
+    first_ready: Callable[[], bool] = lambda: False,
+) -> ReadyReport:
+    """Wait for one host's part of a server; `life` names its main process and its output files.
+
+    Rank 0 is ready when `ready.path` answers 200 and the port is owned by this very process tree:
+    an old server that still answers is none of ours. Other ranks are ready when their own health
+    server answers 200, or where they have none, once `first_ready` says that rank 0 is.
+    `on_progress` gets a short text whenever the log shows a new stage.
+
+    Raises `HostError`: `died` at once when the process ends, `port-taken`, `not-ready` after
+    `ready.timeout_s`, `cancelled`; the first and the third carry the last lines of its output.
+    """
+    began = time.monotonic()
+    watch = _Watch(agent, server, life, on_progress)
+    while True:
+        if cancelled():
+            raise HostError(
+                f"waiting for server `{server.name}` was given up",
+                host=agent.host,
+                code="cancelled",
+            )
+        how = watch.ask_first() if rank == 0 else watch.ask_other(first_ready)
+        seconds = time.monotonic() - began
+        if how:
+            return ReadyReport(agent.host, round(seconds, 3), how)
+        if seconds >= server.ready.timeout_s:
+            raise watch.not_ready(seconds)
+        watch.look_for_progress()
+        time.sleep(POLL_S)
+
+
+class _Watch:
+    """What is known of one starting process."""
+
+    def __init__(
+        self, agent: AgentClient, server: Server, life: Mapping[str, Any], on_progress: Progress
+    ) -> None:
+        self.agent = agent
+        self.server = server
+        self.life = life
+        self.on_progress = on_progress
+        self.answer = "nobody listens on its port yet"
+        self._began = time.monotonic()
+        self._shown = ""
+        self._looked = 0.0
+
+    def ask_first(self) -> str:
+        """How the first rank shows that it is ready, or an empty text."""
+        port = find_port(self.server)
+        state = self._read_life(port)
+        if state["owner"] is not None:
+            # A worker that was forked while the agent looked is not in its tree yet.
+            state = self._read_life(port)
+        if state["owner"] is not None:
+            raise _port_taken(self.agent.host, port, state)
+        if not state["owns_port"]:
+            return ""
+        base = self.server.url.rstrip("/")
+        return self._ask(base + self.server.ready.path)
+
+    def ask_other(self, first_ready: Callable[[], bool]) -> str:
+        """How another rank shows that it is ready, or an empty text."""
+        ports = self._read_life(None)["ports"]
+        # Workers listen on many ports, the main process only on the one of its health server.
+        for port in ports:
+            how = self._ask(f"http://127.0.0.1:{port}{self.server.ready.path}")
+            if how:
+                return how
+        return "it runs, and rank 0 is ready" if first_ready() else ""
+
+    def look_for_progress(self) -> None:
+        """Tell what the log says of the start, at most once a second and never twice."""
+        now = time.monotonic()
+        if now - self._looked < _PROGRESS_S:
+            return
+        self._looked = now
+        text = find_progress(read_tail(self.agent, self.life.get("stderr"), _TAIL_LINES))
+        if text and text != self._shown:
+            self._shown = text
+            self.on_progress(text)
+
+    def not_ready(self, seconds: float) -> HostError:
+        """The error of a start that took too long."""
+        return HostError(
+            f"server `{self.server.name}` was not ready after {seconds:.0f} s: {self.answer}",
+            host=self.agent.host,
+            code="not-ready",
+            tail=read_last_words(self.agent, self.life),
+            hints=[f"allow it more time: `ready: {{timeout: ...}}` of server `{self.server.name}`"],
+        )
+
+    def _read_life(self, port: int | None) -> Any:
+        asked = {"pid": self.life["pid"], "start_time": self.life["start_time"], "port": port}
+        state = self.agent.call("life", asked).value
+        if not state["alive"]:
+            raise died(self.agent, self.server, self.life, state, time.monotonic() - self._began)
+        return state
+
+    def _ask(self, url: str) -> str:
+        asked = {"method": "GET", "url": url, "json": None, "timeout_s": _HEALTH_TIMEOUT_S}
+        try:
+            status = self.agent.call("http", asked, timeout_s=_HEALTH_TIMEOUT_S + 10).value[
+                "status"
+            ]
+        except HostError as error:
+            if not error.code.startswith("http-"):
+                raise
+            self.answer = error.message
+            return ""
+        self.answer = f"{url} answered {reply.value['status']}"
+        return self.answer if reply.value["status"] == 200 else ""
+
+
+def died(
+    agent: AgentClient,
+    server: Server,
+    life: Mapping[str, Any],
+    state: Mapping[str, Any],
+    seconds: float | None = None,
+) -> HostError:
+    """The error of a server that ended by itself, with its last lines."""
+    when = "" if seconds is None else f" {seconds:.1f} s after its start"
+    how = f" with {state['exit']}" if state.get("exit") else ""
+    return HostError(
+        f"server `{server.name}` ended{when}{how}",
+        host=agent.host,
+        code="died",
+        tail=read_last_words(agent, life),
+    )
+
+
+def read_last_words(agent: AgentClient, life: Mapping[str, Any]) -> tuple[str, ...]:
+    """The last lines of stderr; of stdout where nothing stands there."""
+    lines = read_tail(agent, life.get("stderr"), _TAIL_LINES)
+    return lines or read_tail(agent, life.get("stdout"), _TAIL_LINES)
+
+
+def read_tail(agent: AgentClient, path: str | None, lines: int) -> tuple[str, ...]:
+    """The last lines of a file on the host, as text that is safe to show; none if unreadable."""
+    if path is None:
+        return ()
+    try:
+        raw = agent.call("tail", {"path": path, "lines": lines}).raw
+    except HostError as error:
+        if error.code in ("lost", "timeout"):
+            raise
+        return ()
+    text = raw.decode("utf-8", "backslashreplace")
+    # Of a progress bar that overwrites its line only the last state is worth a line.
+    return tuple(
+        _make_safe(line.rstrip("\r").rpartition("\r")[2]) for line in text.split("\n") if line
+    )
+
+
+def _make_safe(line: str) -> str:
+    plain = _ESCAPES.sub("", line)
+    return "".join(c if c.isprintable() or c == "\t" else f"\\x{ord(c):02x}" for c in plain)
+
+
+def _port_taken(host: str, port: int, state: Mapping[str, Any]) -> HostError:
+    owner = state["owner"] or "a process that we may not see"
+    return HostError(
+        f"port {port} is taken by {owner}",
+        host=host,
+        code="port-taken",
+        hints=["stop that process, or give the server another port"],
+    )
