@@ -16,9 +16,9 @@ HEALTH_VARIABLE = "SGLANG_ENABLE_HEALTH_ENDPOINT_GENERATION"
 _DEBUG_ENV = {HEALTH_VARIABLE: "0"}
 
 _SECRET_PARTS = frozenset(
-    ["key", "apikey", "secret", "password", "passwd", "passphrase", "auth", "cookie", "bearer"]
-    + ["credential", "credentials"]
+    ["key", "apikey", "secret", "password", "passwd", "passphrase", "credential", "credentials"]
 )
+_AUTH_PARTS = frozenset(["auth", "cookie", "bearer"])
 _TOKEN_PARTS = frozenset(["token", "accesstoken", "authtoken"])
 _PUBLIC_PARTS = frozenset(["file", "keyfile", "path", "sock"])
 _USER_IN_URL = re.compile(r"(?<=://)[^/@\s]+@")
@@ -116,7 +116,7 @@ def is_secret(name: str) -> bool:
     parts = [part for part in re.split(r"[^a-z0-9]+", name.lower()) if part]
     if not parts or parts[-1] in _PUBLIC_PARTS:
         return False
-    return bool(_SECRET_PARTS.intersection(parts)) or parts[-1] in _TOKEN_PARTS
+    return bool((_SECRET_PARTS | _AUTH_PARTS).intersection(parts)) or parts[-1] in _TOKEN_PARTS
 
 
 def _mask_words(words: Sequence[str]) -> list[str]:

@@ -151,9 +151,7 @@ class _Watch:
     def _ask(self, url: str) -> str:
         asked = {"method": "GET", "url": url, "json": None, "timeout_s": _HEALTH_TIMEOUT_S}
         try:
-            status = self.agent.call("http", asked, timeout_s=_HEALTH_TIMEOUT_S + 10).value[
-                "status"
-            ]
+            reply = self.agent.call("http", asked, timeout_s=_HEALTH_TIMEOUT_S + 10)
         except HostError as error:
             if not error.code.startswith("http-"):
                 raise
@@ -198,14 +196,13 @@ def read_tail(agent: AgentClient, path: str | None, lines: int) -> tuple[str, ..
             raise
         return ()
     text = raw.decode("utf-8", "backslashreplace")
-    # Of a progress bar that overwrites its line only the last state is worth a line.
-    return tuple(
-        _make_safe(line.rstrip("\r").rpartition("\r")[2]) for line in text.split("\n") if line
-    )
+    return tuple(_make_safe(line) for line in text.split("\n") if line)
 
 
 def _make_safe(line: str) -> str:
-    plain = _ESCAPES.sub("", line)
+    # Of a progress bar that overwrites its line only the last state is worth showing.
+    plain = _ESCAPES.sub("", line.rstrip("\r").rpartition("\r")[2])
+    plain = _SECRETS.sub(rf"\1'{MASK}'", plain)
     return "".join(c if c.isprintable() or c == "\t" else f"\\x{ord(c):02x}" for c in plain)
 
 
