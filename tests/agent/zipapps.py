@@ -9,7 +9,7 @@ import zipfile
 from orchestrator.agent.ship import Zipapp, make_zipapp
 
 # Only `serve` is asked to take other ops; frames, loop, descriptors and end are the real ones.
-_MAIN = '''
+_MAIN = """
 import os, signal, sys, threading, time
 from .refusal import Refusal
 from .serve import serve
@@ -69,7 +69,7 @@ OPS = {name.replace("_", "-"): value for name, value in list(globals().items())
 def main(argv):
     code = serve(argv[1], ops=OPS, context=Context())
     os._exit(code)
-'''
+"""
 
 
 def make_test_zipapp(**members: str) -> Zipapp:

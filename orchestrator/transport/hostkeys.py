@@ -1,0 +1,227 @@
+"""Our own judgement of host keys: strict, by OpenSSH's known_hosts files, tolerant in reading."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import fnmatch
+import hashlib
+import hmac
+import os
+import re
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from orchestrator.errors import HostError
+from orchestrator.transport.config import SshConfig
+
+_MARKERS = ("@revoked", "@cert-authority")
+_SHOW_COMMAND = "for k in /etc/ssh/ssh_host_*_key.pub; do ssh-keygen -lf $k; done"
+
+
+@dataclass(frozen=True, slots=True)
+class KnownKey:
+    """One line of a known_hosts file that speaks of the host."""
+
+    path: str
+    line: int
+    marker: str
+    key_type: str
+    blob: bytes
+    without_port: bool = False
+
+    @property
+    def place(self) -> str:
+        """Where it stands."""
+        return f"{self.path}:{self.line}"
+
+    def __str__(self) -> str:
+        return f"{self.key_type} {fingerprint(self.blob)} ({self.place})"
+
+
+@dataclass(frozen=True, slots=True)
+class KnownHost:
+    """What the files say of one host; `notes` tell of lines that could not be used."""
+
+    keys: tuple[KnownKey, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    def trusted(self) -> tuple[KnownKey, ...]:
+        """The plain lines that are about this very port."""
+        return tuple(key for key in self.keys if not key.marker and not key.without_port)
+
+    def key_types(self) -> tuple[str, ...]:
+        """The types of the keys that would be accepted, each once: to be asked for first."""
+        return tuple(dict.fromkeys(key.key_type for key in self.keys if not key.marker))
+
+
+def fingerprint(blob: bytes) -> str:
+    """The key's fingerprint as OpenSSH prints it."""
+    digest = base64.b64encode(hashlib.sha256(blob).digest()).decode("ascii")
+    return "SHA256:" + digest.rstrip("=")
+
+
+def read_known_host(config: SshConfig) -> KnownHost:
+    """Read the host's lines from the user's and the system's files; missing files say nothing.
+
+    Like OpenSSH, where no line has the host's port, one without a port may vouch for it; if it
+    does not, it says nothing, since it speaks of another server on that machine.
+    """
+    found = _read_all(config, config.key_name)
+    if found.keys or config.host_key_alias or config.port == 22:
+        return found
+    plain = _read_all(config, config.hostname)
+    return KnownHost(tuple(replace(key, without_port=True) for key in plain.keys), found.notes)
+
+
+def parse_line(text: str, name: str, path: str, number: int) -> KnownKey | str | None:
+    """One line: a key of the host called `name`, a note on why it cannot be read, or nothing."""
+    words = text.split()
+    if not words or words[0].startswith("#"):
+        return None
+    marker = words.pop(0) if words[0].startswith("@") else ""
+    if marker and marker not in _MARKERS:
+        return f"{path}:{number} was skipped: the marker `{marker}` is not known"
+    if not words or not _matches(words[0], name):
+        return None
+    if len(words) < 3:
+        return f"{path}:{number} was skipped: it has no key"
+    try:
+        blob = base64.b64decode(words[2], validate=True)
+    except (binascii.Error, ValueError):
+        return f"{path}:{number} was skipped: its key is not base64"
+    return KnownKey(path, number, marker, words[1], blob)
+
+
+def judge(config: SshConfig, known: KnownHost, key_type: str, blob: bytes) -> None:
+    """Return if the host may be talked to; otherwise raise `HostError` that says what to do.
+
+    With `accept-new` an unknown key is added to the first of the user's files.
+    """
+    for key in known.keys:
+        if key.marker == "@revoked" and key.blob == blob:
+            raise _changed(config, known, key_type, blob, f"is revoked by {key.place}")
+    if any(key.blob == blob for key in known.keys if not key.marker):
+        return
+    if known.trusted():
+        raise _changed(config, known, key_type, blob, "has changed")
+    if config.accept_new and config.known_hosts:
+        add_key(config, key_type, blob)
+        return
+    raise _unknown(config, known, key_type, blob)
+
+
+def add_key(config: SshConfig, key_type: str, blob: bytes) -> None:
+    """Append the key to the first of the user's known_hosts files, hashed where so configured."""
+    path = Path(config.known_hosts[0])
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    name = _hash_name(config.key_name) if config.hash_known_hosts else config.key_name
+    line = f"{name} {key_type} {base64.b64encode(blob).decode('ascii')}\n".encode()
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
+    try:
+        size = os.fstat(descriptor).st_size
+        if size and os.pread(descriptor, 1, size - 1) != b"\n":
+            line = b"\n" + line
+        os.write(descriptor, line)  # one write: other threads append too
+    finally:
+        os.close(descriptor)
+
+
+def _read_all(config: SshConfig, name: str) -> KnownHost:
+    keys: list[KnownKey] = []
+    notes: list[str] = []
+    for path in (*config.known_hosts, *config.global_known_hosts):
+        try:
+            with open(path, encoding="utf-8", errors="replace") as stream:
+                lines = stream.read().split("\n")
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            notes.append(f"{path} cannot be read: {error.strerror}")
+            continue
+        for number, text in enumerate(lines, 1):
+            result = parse_line(text, name, path, number)
+            if isinstance(result, str):
+                notes.append(result)
+            elif result is not None:
+                keys.append(result)
+    notes += [
+        f"{key.place} was skipped: certificates of hosts are not checked here"
+        for key in keys
+        if key.marker == "@cert-authority"
+    ]
+    return KnownHost(tuple(keys), tuple(notes))
+
+
+def _matches(field: str, name: str) -> bool:
+    if field.startswith("|"):
+        parts = field.split("|")
+        if len(parts) != 4 or parts[1] != "1":
+            return False
+        try:
+            salt, digest = base64.b64decode(parts[2]), base64.b64decode(parts[3])
+        except (binascii.Error, ValueError):
+            return False
+        return hmac.compare_digest(hmac.new(salt, name.encode(), "sha1").digest(), digest)
+    matched = False
+    for pattern in field.lower().split(","):
+        wanted = pattern.removeprefix("!")
+        # Brackets are plain characters in a host pattern; `fnmatch` would read a set in them.
+        if fnmatch.fnmatchcase(name.lower(), re.sub(r"\[", "[[]", wanted)):
+            if pattern != wanted:
+                return False
+            matched = True
+    return matched
+
+
+def _hash_name(name: str) -> str:
+    salt = secrets.token_bytes(20)
+    digest = hmac.new(salt, name.encode(), "sha1").digest()
+    return "|1|" + "|".join(base64.b64encode(part).decode("ascii") for part in (salt, digest))
+
+
+def _unknown(config: SshConfig, known: KnownHost, key_type: str, blob: bytes) -> HostError:
+    key = base64.b64encode(blob).decode("ascii")
+    target = config.known_hosts[0] if config.known_hosts else "~/.ssh/known_hosts"
+    return HostError(
+        f"the host key of `{config.key_name}` is not known: {key_type} {fingerprint(blob)}",
+        host=config.host,
+        code="host-key-unknown",
+        notes=[_looked_in(config), *known.notes],
+        hints=(
+            f"on the host itself, this shows its keys to compare with: {_SHOW_COMMAND}",
+            f"this adds the key: echo '{config.key_name} {key_type} {key}' >> {target}",
+        ),
+        data={"key_type": key_type, "fingerprint": fingerprint(blob)},
+    )
+
+
+def _changed(
+    config: SshConfig, known: KnownHost, key_type: str, blob: bytes, what: str
+) -> HostError:
+    files = dict.fromkeys(key.path for key in known.trusted())
+    removal = [f"ssh-keygen -R '{config.key_name}' -f {path}" for path in files]
+    return HostError(
+        f"the host key of `{config.key_name}` {what}",
+        host=config.host,
+        code="host-key-changed",
+        notes=[
+            f"the host shows {key_type} {fingerprint(blob)}",
+            *(f"known is {key}" for key in known.trusted()),
+            "either the host was installed anew, or somebody else answers in its place",
+            *known.notes,
+        ],
+        hints=(
+            f"on the host itself, this shows its keys to compare with: {_SHOW_COMMAND}",
+            *(f"if the change is right, this forgets the old key: {line}" for line in removal),
+        ),
+        data={"key_type": key_type, "fingerprint": fingerprint(blob)},
+    )
+
+
+def _looked_in(config: SshConfig) -> str:
+    paths: Sequence[str] = (*config.known_hosts, *config.global_known_hosts)
+    there = [path for path in paths if Path(path).exists()]
+    return f"looked in {', '.join(there)}" if there else f"there is no {' or '.join(paths)}"
