@@ -1,0 +1,1 @@
+"""What runs on a host: shipped there, standard library only, Python 3.8 and newer."""

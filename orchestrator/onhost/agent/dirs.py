@@ -1,0 +1,54 @@
+"""How a directory was, and its modification time given back once it is that way again."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+from typing import Any, Dict, Iterable, Optional, Set
+
+# The lock goes last, so directories are compared as if it were gone already.
+LOCK_NAME = ".sgldbg-lock"
+Recorded = Dict[str, Any]
+
+
+def record(path: str, targets: Iterable[str] = ()) -> Optional[Recorded]:
+    """The directory's time and a checksum of its names and inodes; `None` where there is none.
+
+    `targets` are files that will be replaced: they count by name only, since one that can only be
+    kept as a copy comes back under another inode.
+    """
+    try:
+        seen = os.stat(path)
+        return {"mtime_ns": seen.st_mtime_ns, "listing": _listing(path, set(targets))}
+    except FileNotFoundError:
+        return None
+
+
+def _listing(path: str, targets: Set[str]) -> str:
+    digest = hashlib.sha256()
+    with os.scandir(path) as entries:
+        lines = []
+        for entry in entries:
+            if entry.name != LOCK_NAME:
+                inode = 0 if entry.path in targets else entry.inode()
+                lines.append(os.fsencode(entry.name) + b"\0%d\n" % inode)
+    for line in sorted(lines):
+        digest.update(line)
+    return digest.hexdigest()
+
+
+def restore(path: str, recorded: Recorded, targets: Iterable[str] = ()) -> bool:
+    """Give the time back where the directory holds what it held; false where it does not."""
+    now = record(path, targets)
+    if now is None or now["listing"] != recorded["listing"]:
+        return False
+    if now["mtime_ns"] != recorded["mtime_ns"]:
+        os.utime(path, ns=(os.stat(path).st_atime_ns, recorded["mtime_ns"]))
+    return True
+
+
+def remove_if_empty(path: str) -> None:
+    """Remove a directory that was not there before, unless somebody else uses it now."""
+    with contextlib.suppress(OSError):
+        os.rmdir(path)

@@ -1,0 +1,183 @@
+"""What a journal says of its session: the plan, and how far its effects may have got."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Set
+
+from .journal import Record
+
+NEW, ORIG = "sgldbg-new", "sgldbg-orig"
+
+
+def beside(path: str, ending: str) -> str:
+    """The hidden name of ours that stands beside `path`."""
+    folder, name = os.path.split(path)
+    return os.path.join(folder, ".%s.%s" % (name, ending))
+
+
+class PlannedFile(NamedTuple):
+    """One file that the session changes, as it was when the plan was journaled.
+
+    `path` is where the bytes really are, `shown` the path by which the interpreter imports them.
+    `before_sha256` is `None` for a file that the session creates; `stat` then holds only the mode
+    and owner to give it.
+    """
+
+    file: str
+    path: str
+    shown: str
+    before_sha256: Optional[str]
+    after_sha256: str
+    size: int
+    stat: Dict[str, int]
+
+    @property
+    def new(self) -> str:
+        """Where the planned bytes wait."""
+        return beside(self.path, NEW)
+
+    @property
+    def orig(self) -> str:
+        """Where the original is kept while the planned bytes are in its place."""
+        return beside(self.path, ORIG)
+
+
+class Facts:
+    """The records of one journal, folded. An intent counts as an effect that may have happened."""
+
+    def __init__(self, records: Iterable[Record] = ()) -> None:
+        self.begun: Optional[Record] = None
+        self.guard: Optional[Dict[str, int]] = None
+        self.server: Optional[Record] = None
+        self.stopping: Optional[Record] = None
+        self.stopped = False
+        self.started: Optional[Record] = None
+        self.debug: Optional[Dict[str, int]] = None
+        self.restoring: Optional[Record] = None
+        self.restored: Optional[Record] = None
+        self.ended = False
+        self.by = ""
+        self.report: List[str] = []
+        self._forget_files()
+        for record in records:
+            self.apply(record)
+
+    def _forget_files(self) -> None:
+        self.root = ""
+        self.package = ""
+        self.prefix: Optional[str] = None
+        self.files: List[PlannedFile] = []
+        self.dirs: Dict[str, Record] = {}
+        self.locks: List[str] = []
+        self.kinds: Dict[str, str] = {}
+        self.swapping: Set[str] = set()
+        self.swapped: Set[str] = set()
+        self.pycs: Dict[str, List[Record]] = {}
+        self.verified: Optional[bool] = None
+        self.unlocked = False
+
+    def apply(self, record: Record) -> None:
+        """Take in one more record, in the journal's order."""
+        kind = record["kind"]
+        if kind in ("intent", "done"):
+            handler = _HANDLERS.get((record["step"], kind))
+            if handler is not None:
+                handler(self, record)
+        elif kind == "undone":
+            self._forget_files()
+        elif kind == "reverted":
+            self.verified = record["verified"]
+        elif kind == "report":
+            self.report.append(record["text"])
+            self.by = record["by"]
+        elif kind == "guard":
+            self.guard = record["guard"]
+        elif kind == "ended":
+            self.ended = True
+
+    @property
+    def package_dir(self) -> str:
+        """The package's directory as the interpreter names it; empty before a plan."""
+        return os.path.join(self.root, self.package) if self.root else ""
+
+    @property
+    def is_clean(self) -> bool:
+        """Whether every file of the session was proven to be as it was, or none was planned."""
+        return self.verified is True or not self.files
+
+    def _plan(self, record: Record) -> None:
+        self._forget_files()
+        self.root, self.package = record["root"], record["package"]
+        self.prefix = record["pycache_prefix"]
+        self.files = [PlannedFile(**item) for item in record["files"]]
+        self.dirs = record["dirs"]
+        self.locks = record["locks"]
+
+    def _begun(self, record: Record) -> None:
+        self.begun = record
+
+    def _begun_done(self, record: Record) -> None:
+        self.guard = record.get("guard")
+
+    def _keep(self, record: Record) -> None:
+        self.kinds[record["file"]] = record["kept"]
+
+    def _swap(self, record: Record) -> None:
+        self.swapping.add(record["file"])
+        self.verified = None
+
+    def _swapped(self, record: Record) -> None:
+        self.swapped.add(record["file"])
+
+    def _pyc(self, record: Record) -> None:
+        self.pycs[record["file"]] = record["dirs"]
+        self.verified = None
+
+    def _unlocked(self, record: Record) -> None:
+        self.unlocked = True
+
+    def _described(self, record: Record) -> None:
+        self.server = record
+
+    def _stopping(self, record: Record) -> None:
+        self.stopping = record
+
+    def _stopped(self, record: Record) -> None:
+        self.stopped = True
+
+    def _starting(self, record: Record) -> None:
+        self.started, self.debug = record, None
+
+    def _started(self, record: Record) -> None:
+        self.debug = {"pid": record["pid"], "start_time": record["start_time"]}
+
+    def _debug_stopped(self, record: Record) -> None:
+        if not record.get("left"):
+            self.started, self.debug = None, None
+
+    def _restoring(self, record: Record) -> None:
+        self.restoring = record
+
+    def _restored(self, record: Record) -> None:
+        self.restored = record if record.get("pid") else None
+
+
+_HANDLERS: Dict[Any, Any] = {
+    ("begin", "intent"): Facts._begun,
+    ("begin", "done"): Facts._begun_done,
+    ("plan", "intent"): Facts._plan,
+    ("stage:keep", "done"): Facts._keep,
+    ("swap:file", "intent"): Facts._swap,
+    ("swap:file", "done"): Facts._swapped,
+    ("swap:pyc", "intent"): Facts._pyc,
+    ("unlock", "done"): Facts._unlocked,
+    ("describe", "done"): Facts._described,
+    ("stop:original", "intent"): Facts._stopping,
+    ("stop:original", "done"): Facts._stopped,
+    ("start:debug", "intent"): Facts._starting,
+    ("start:debug", "done"): Facts._started,
+    ("stop:debug", "done"): Facts._debug_stopped,
+    ("restore", "intent"): Facts._restoring,
+    ("restore", "done"): Facts._restored,
+}
