@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -34,10 +35,26 @@ class Facts:
 class ByHand:
     """The nodes of one server. The processes change when somebody restarts them, this does not."""
 
-    def __init__(self, launches: Sequence[Launch], folder: Path) -> None:
+    def __init__(self, launches: Sequence[Launch], folder: Path, installs: Sequence[Path]) -> None:
+        """`installs` are the folders from which the nodes import SGLang."""
         self.launches = tuple(launches)
         self.folder = folder
+        self.installs = tuple(installs)
         self.started: tuple[Running, ...] = ()
+        self._around = ExitStack()
+
+    def __enter__(self) -> ByHand:
+        self._around.enter_context(server.shared_memory_cleaned())
+        self._around.callback(self.stop)
+        try:
+            self.start()
+        except BaseException:
+            self._around.close()
+            raise
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._around.close()
 
     @property
     def url(self) -> str:
@@ -46,10 +63,8 @@ class ByHand:
 
     def start(self) -> None:
         """Start all nodes and wait until each is ready."""
-        self.started = tuple(
-            server.start(launch, self.folder / f"node{rank}")
-            for rank, launch in enumerate(self.launches)
-        )
+        for rank, launch in enumerate(self.launches):
+            self.started += (server.start(launch, self.folder / f"node{rank}"),)
         for running in self.started:
             server.wait_ready(running)
 

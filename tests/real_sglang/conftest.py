@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
+from orchestrator.model.inventory import Host
 from tests.real_sglang import environment as building
 from tests.real_sglang import install
 from tests.real_sglang.environment import Environment
+from tests.real_sglang.traces import Hosts
+from tests.sshd import Sshd
 
 
 @pytest.fixture(scope="session")
@@ -26,3 +31,22 @@ def environment() -> Environment:
         install.repair(found)
     assert install.record_differences(found.site_packages) == []
     return found
+
+
+@pytest.fixture(scope="session")
+def hosts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hosts]:
+    """Two hosts behind a real sshd, each with its own home, on addresses of this machine."""
+    folder = tmp_path_factory.mktemp("hosts")
+    names = ("real-0", "real-1")
+    with Sshd(folder / "sshd", names) as sshd:
+        yield Hosts(
+            home=folder / "home-of-the-controller",
+            inventory={name: _inventory_entry(sshd.host(name)) for name in names},
+            states=[sshd.state_dir(name) for name in names],
+        )
+
+
+def _inventory_entry(host: Host) -> dict[str, Any]:
+    """The host's keys as a user writes them."""
+    keys = ("address", "user", "port", "identity_file", "ssh_options")
+    return {key: getattr(host, key) for key in keys}

@@ -11,12 +11,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tests.real_sglang.byhand import PROMPT
+from tests.real_sglang.byhand import PROMPT, PROMPT_TOKENS
 
 PATCH = "eagle3-draft-input"
 EXPECTATION = "fused"
 RUN_TIMEOUT_S = 540
 CHECKOUT = Path(__file__).resolve().parent.parent.parent
+# Forward mode to pairs of widths: hidden states that reach the draft, and its embeddings.
+ONE_LAYER = {(64, 64)}
+FUSED = {(192, 64)}
+# In decode steps the draft is fed its own hidden state, in a server without a fault too.
+ALL_ONE_LAYER = {"EXTEND": ONE_LAYER, "DRAFT_EXTEND_V2": ONE_LAYER, "DECODE": ONE_LAYER}
+FUSED_WHERE_ASKED = {"EXTEND": FUSED, "DRAFT_EXTEND_V2": FUSED, "DECODE": ONE_LAYER}
 
 
 @dataclass(frozen=True)
@@ -37,7 +43,7 @@ class Result:
         found: dict[str, dict[str, set[tuple[int, int]]]] = {}
         for record in self.armed_hits():
             values = record["values"]
-            mode = values["forward_batch.forward_mode"]["text"].rpartition(".")[2]
+            mode = _mode(record)
             pair = values["hidden_states"]["shape"][-1], values["embeds"]["shape"][-1]
             worker = f"TP{record['ranks']['tp']}"
             found.setdefault(worker, {}).setdefault(mode, set()).add(pair)
@@ -46,6 +52,24 @@ class Result:
     def findings(self) -> dict[str, str]:
         """Expectation to its state."""
         return {f["expectation"]: f["state"] for f in self.answer["verdict"]["findings"]}
+
+
+def _mode(record: Mapping[str, Any]) -> str:
+    """`EXTEND`, without the enumeration's name."""
+    text: str = record["values"]["forward_batch.forward_mode"]["text"]
+    return text.rpartition(".")[2]
+
+
+def check_request(result: Result, request_id: str) -> None:
+    """Every record that counts is of the session's own request, by its id and by its length."""
+    for record in result.armed_hits():
+        assert record["requests"] == [request_id], record
+    prefills = [
+        record["values"]["hidden_states"]["shape"][0]
+        for record in result.armed_hits()
+        if _mode(record) == "EXTEND"
+    ]
+    assert prefills == [PROMPT_TOKENS] * 2  # once on each of two workers
 
 
 def write_project(

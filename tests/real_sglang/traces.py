@@ -3,38 +3,27 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from tests.real_sglang import install, server
+from tests.real_sglang import install
 from tests.real_sglang.byhand import ByHand
 
 
 @dataclass
 class Hosts:
-    """The hosts that sessions reach, and what they hold; `installs` are those now in use."""
+    """The hosts that sessions reach, and where each keeps what a session leaves there."""
 
     home: Path
     inventory: Mapping[str, Mapping[str, Any]]
     states: Sequence[Path]
-    installs: list[Path] = field(default_factory=list)
 
     def entries(self, count: int) -> dict[str, Mapping[str, Any]]:
         """The first hosts, as an inventory names them."""
         return dict(list(self.inventory.items())[:count])
-
-    def serve(self, byhand: ByHand, installs: list[Path]) -> Iterator[ByHand]:
-        """Keep a hand-started server while tests use it, then end it."""
-        self.installs = installs
-        with server.shared_memory_cleaned():
-            try:
-                byhand.start()
-                yield byhand
-            finally:
-                byhand.stop()
 
 
 class Witness:
@@ -45,9 +34,9 @@ class Witness:
         self.hosts = hosts
 
     def __enter__(self) -> None:
-        for site_packages in self.hosts.installs:
+        for site_packages in self.byhand.installs:
             assert install.record_differences(site_packages) == []
-        self.trees = [install.snapshot(path) for path in self.hosts.installs]
+        self.trees = [install.snapshot(path) for path in self.byhand.installs]
         self.facts = self.byhand.facts()
         self.tokens = self.byhand.tokens()
 
@@ -61,7 +50,7 @@ class Witness:
             self._check()
 
     def _check(self) -> None:
-        for site_packages, before in zip(self.hosts.installs, self.trees, strict=True):
+        for site_packages, before in zip(self.byhand.installs, self.trees, strict=True):
             assert install.record_differences(site_packages) == []
             assert install.changes(before, install.snapshot(site_packages)) == []
         assert self.byhand.facts() == self.facts
