@@ -8,10 +8,8 @@ from typing import Dict, List, Optional
 
 from . import procfs
 
-_CONTAINER = re.compile(
-    r"(?:/docker/|docker-|libpod-|cri-containerd-|crio-|/lxc/|/containerd/|/nerdctl/|/kubepods)"
-    r"[^/]*?([0-9a-f]{12,64})?(?:\.scope)?(?:/|$)"
-)
+_RUNTIMES = re.compile(r"[/-](docker|libpod|cri-containerd|crio|lxc|nerdctl|kubepods)\b")
+_CONTAINER_ID = re.compile(r"[0-9a-f]{64}")
 # Services that only hold people's sessions; what runs in them is nobody's unit.
 _SESSION_HOSTS = re.compile(
     r"(sshd?(@.*)?|crond?|atd|user@\d+|.*getty.*|gdm|lightdm|sddm|dropbear|tmux.*|screen.*)\.service$"
@@ -35,11 +33,13 @@ def find_path(cgroups: List[str]) -> str:
 
 
 def find_container(cgroups: List[str]) -> Optional[str]:
-    """The kind and short id of the container that these cgroups belong to."""
+    """The container that these cgroups belong to, by its short id where the path holds one."""
     for line in cgroups:
-        match = _CONTAINER.search(line.split(":", 2)[2])
-        if match:
-            return "container %s" % (match.group(1) or "of " + match.group(0).strip("/"))[:12]
+        path = line.split(":", 2)[2]
+        runtime = _RUNTIMES.search(path)
+        if runtime:
+            ids = _CONTAINER_ID.findall(path)
+            return "container %s" % (ids[-1][:12] if ids else "of " + runtime.group(1))
     return None
 
 
