@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -76,18 +77,26 @@ def group() -> None:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; the exit code. Errors are told on stderr."""
     try:
-        code = _run(arguments)
+        code = _run(list(sys.argv[1:] if arguments is None else arguments))
         sys.stdout.flush()
-    except BrokenPipeError:
+    except BrokenPipeError as error:
+        if not _is_output_closed():
+            return _report_bug(error)
         # Whoever read our output has seen enough. What is still buffered must not fail at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return CLOSED_PIPE
     return code
 
 
-def _run(arguments: Sequence[str] | None) -> int:
+def _run(arguments: list[str]) -> int:
+    # Not `group.main`: it takes a closed pipe for exit code 1, which here is an answer.
     try:
-        result = group.main(arguments, prog_name="sgldbg", standalone_mode=False)
+        with group.make_context("sgldbg", arguments) as context:
+            result = group.invoke(context)
+    except click.exceptions.Exit as done:
+        return done.exit_code
+    except SystemExit as done:
+        return done.code if isinstance(done.code, int) else int(done.code is not None)
     except click.ClickException as error:
         error.show()
         return error.exit_code
@@ -103,6 +112,14 @@ def _run(arguments: Sequence[str] | None) -> int:
             return _report_bug(error)
         return _report(error)
     return result if isinstance(result, int) else 0
+
+
+def _is_output_closed() -> bool:
+    """Whether nobody reads our stdout or stderr any more."""
+    poll = select.poll()
+    for descriptor in (1, 2):
+        poll.register(descriptor, 0)
+    return any(event & select.POLLERR for _, event in poll.poll(0))
 
 
 def _report(error: OrchestratorError) -> int:

@@ -7,9 +7,9 @@ import socket
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
-from importlib import resources
 from pathlib import Path
 
+from orchestrator.session.probe_runtime import runtime_source
 from orchestrator.session.run import Job, Run, new_session_id
 from orchestrator.session.rundir import RunDir
 from orchestrator.spec.project import load_project
@@ -33,20 +33,15 @@ def read_job(
         session=session,
         patches=project.patches,
         transport=open_transport(),
-        runtime_source=read_runtime_source(),
+        runtime_source=runtime_source(),
         holder=f"{getpass.getuser()}@{socket.gethostname()}",
         runs_dir=runs_dir,
     )
 
 
-def read_runtime_source() -> bytes:
-    """The probe runtime as it is placed in an install, without its last line."""
-    return resources.files("orchestrator.onhost.probe").joinpath("runtime.py").read_bytes()
-
-
 def open_run(job: Job, progress: object) -> Run:
     """A run with its own id and directory."""
     now = datetime.now()
-    session_id = new_session_id(now)
+    session_id = new_session_id(job.session.name, now)
     run_dir = RunDir.create(job.runs_dir, job.session.name, f"{now:%Y%m%d-%H%M%S}")
     return Run(job, progress, run_dir, session_id)  # type: ignore[arg-type]

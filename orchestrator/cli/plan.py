@@ -32,7 +32,7 @@ def command(
     with tempfile.TemporaryDirectory(prefix="sgldbg-plan-") as scratch:
         job = read_job(session_file, inventory, patches, Path(scratch))
         with LiveProgress([h.name for h in job.hosts]) as progress:
-            run = Run(job, progress, RunDir(Path(scratch)), new_session_id(datetime.now()))
+            run = Run(job, progress, RunDir(Path(scratch)), new_session_id(job.session.name, datetime.now()))
             plan = run.look()
         lives = {
             m.name: (shown(m.found.original), shown(run.life(m)))

@@ -41,7 +41,8 @@ def split_part(text: str) -> tuple[list[tuple[str, tuple[str, ...]]], str]:
     one file that would mean something else.
     """
     tree = ast.parse(text)
-    imports, last = [], 0
+    imports: list[tuple[str, tuple[str, ...]]] = []
+    last = 0
     for index, node in enumerate(tree.body):
         if not isinstance(node, ast.Import | ast.ImportFrom):
             continue

@@ -5,14 +5,15 @@ from __future__ import annotations
 import contextlib
 import secrets
 import signal
+import threading
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from pathlib import Path
 from types import FrameType
 from urllib.parse import urlsplit
 
-from orchestrator.errors import OrchestratorError, RevertIncompleteError, SessionError
+from orchestrator.errors import HostError, OrchestratorError, RevertIncompleteError, SessionError
 from orchestrator.model.inventory import Host, Inventory, Server
 from orchestrator.model.outcome import is_as_before
 from orchestrator.model.patch import Patch
@@ -20,7 +21,7 @@ from orchestrator.model.plan import Plan
 from orchestrator.model.record import Verdict
 from orchestrator.model.session import Session
 from orchestrator.servers.base import Life, debug_life
-from orchestrator.servers.exercise import send_requests
+from orchestrator.servers.exercise import exercise
 from orchestrator.servers.ready import wait_ready
 from orchestrator.session import observe, stages
 from orchestrator.session.collect import Collector
@@ -68,9 +69,9 @@ class Job:
         return url.port or (443 if url.scheme == "https" else 80)
 
 
-def new_session_id(now: datetime) -> str:
-    """Time and 32 random bits: sorts by time, never meets another."""
-    return f"{now:%Y%m%d-%H%M%S}-{secrets.token_hex(4)}"
+def new_session_id(session: str, now: datetime) -> str:
+    """Time, name and 32 random bits: sorts by time, says what it is, never meets another."""
+    return f"{now:%Y%m%d-%H%M%S}-{session}-{secrets.token_hex(4)}"
 
 
 class Run:
@@ -84,7 +85,7 @@ class Run:
         self.fleet = Fleet(members, progress)
         self.grace_s = min(_LONGEST_GRACE_S, job.session.lease_s)
         self.collector = Collector(self.fleet, run_dir, job.session)
-        self._plan: Plan | None = None
+        self._first_ready = threading.Event()
 
     def execute(self) -> Ending:
         """Do the job and its tail. Raises nothing that a host or a user can cause."""
@@ -124,7 +125,6 @@ class Run:
         fleet.each("look", observe.look(self.session_id, job.server, install, job.patches))
         views = [m.view for m in fleet.members if m.view is not None]
         plan = engine.plan(self.session_id, job.patches, views, job.runtime_source)
-        self._plan = plan
         fleet.each("check", observe.check_code(plan))
         return plan
 
@@ -193,8 +193,12 @@ class Run:
             member.life,
             member.rank,
             lambda text: self.fleet.progress.stage(member.name, "ready", "running", text),
-            self.fleet.stop.is_set,
+            # One rank that dies early ends the wait of the others at once.
+            lambda: self.fleet.stop.is_set() or any(m.error for m in self.fleet.members),
+            lambda: self._first_ready.is_set(),
         )
+        if member.rank == 0:
+            self._first_ready.set()
 
     def _observe_life(self, plan: Plan) -> bool:
         """Arm the probes, send the traffic, and wait until enough was seen or the time is up."""
@@ -203,18 +207,30 @@ class Run:
         fleet.stop.wait(_ARMING_S)
         fleet.stop.check()
         self.collector.look_at_workers()
-        first = fleet.members[0]
-
-        def exercise(member: Member) -> str:
-            answers = send_requests(
-                member.channel, self.job.server, session.exercise, fleet.stop.is_set
-            )
-            self.run_dir.write_json("exercise.json", answers)
-            return f"{len(answers)} answers"
-
         if session.exercise:
-            fleet.each("exercise", exercise, [first])
+            fleet.each("exercise", self._exercise, fleet.members[:1])
         return self.collector.wait_until_enough()
+
+    def _exercise(self, member: Member) -> str:
+        """Send the session's traffic; a server that died of it is the session's failure."""
+        assert member.life is not None
+        responses = exercise(
+            member.channel,
+            self.job.server,
+            self.job.session.exercise,
+            member.life,
+            on_response=lambda r: self.run_dir.append("exercise.jsonl", asdict(r)),
+            cancelled=self.fleet.stop.is_set,
+        )
+        bad = [r for r in responses if not r.ok]
+        if bad:
+            raise HostError(
+                f"{bad[0].method} {bad[0].path} failed: {bad[0].error}",
+                host=member.name,
+                code="exercise",
+                tail=bad[0].tail,
+            )
+        return f"{len(responses)} answers"
 
     def _ending(
         self, verdict: Verdict | None, cause: OrchestratorError | None, interrupted: bool
@@ -287,7 +303,3 @@ def _signals(fleet: Fleet) -> Iterator[None]:
         for number, old in before.items():
             signal.signal(number, old)
 
-
-def stamp(now: datetime) -> str:
-    """The time in the name of a run's directory."""
-    return f"{now:%Y%m%d-%H%M%S}"

@@ -110,7 +110,8 @@ class Tail:
                 lambda text: self.fleet.progress.stage(
                     member.name, "ready again", "running", text
                 ),
-                lambda: False,
+                lambda: any(m.error is not None for m in self.fleet.members),
+                lambda: self.fleet.members[0].server == "restored",
             )
         except HostError:
             member.server = "not back"

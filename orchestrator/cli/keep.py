@@ -1,0 +1,41 @@
+"""`sgldbg keep`: let an applied session stay without an end."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from orchestrator.cli.options import inventory_option, json_option
+from orchestrator.cli.revert import show_outcomes
+from orchestrator.model.outcome import ExitCode
+from orchestrator.session.contact import close_contacts, open_contacts
+from orchestrator.session.undo import is_of, keep_sessions
+from orchestrator.transport.routes import open_transport
+
+
+@click.command("keep")
+@click.argument("session_file", metavar="SESSION", type=click.Path(path_type=Path))
+@inventory_option
+@json_option
+def command(session_file: Path, inventory: Path | None, as_json: bool) -> None:
+    """End the lease of what `sgldbg apply SESSION` placed: no host reverts by itself any more.
+
+    The journals stay; `sgldbg revert SESSION` still puts everything back.
+    """
+    from orchestrator.spec.project import load_project
+
+    project = load_project(session_file, inventory)
+    names = project.inventory.servers[project.session.server].hosts
+    contacts = open_contacts(open_transport(), [project.inventory.hosts[n] for n in names])
+    try:
+        outcomes = keep_sessions(contacts, is_of(project.session.name))
+    finally:
+        close_contacts(contacts)
+    show_outcomes(outcomes, as_json=as_json)
+    if not outcomes:
+        click.echo("nothing is applied there", err=True)
+        raise SystemExit(int(ExitCode.REFUSED))
+    if not all(o.ok for o in outcomes):
+        raise SystemExit(int(ExitCode.NOT_RESTORED))
+    click.echo("no host reverts by itself; `sgldbg revert` puts everything back", err=True)

@@ -1,0 +1,78 @@
+"""`sgldbg revert`: end what an `apply`, or a controller that died, left on the hosts."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from orchestrator.cli.options import inventory_option, json_option, read_hosts
+from orchestrator.diagnostics import fold_hosts
+from orchestrator.model.outcome import ExitCode, Outcome, is_as_before
+from orchestrator.session.contact import close_contacts, open_contacts
+from orchestrator.session.ending import outcome_line
+from orchestrator.session.undo import end_sessions, is_of
+from orchestrator.transport.routes import open_transport
+
+
+@click.command("revert")
+@click.argument(
+    "session_file", metavar="[SESSION]", required=False, type=click.Path(path_type=Path)
+)
+@click.option("--all", "everything", is_flag=True, help="Every unfinished session on every host.")
+@click.option("--force", is_flag=True, help="Put originals back over files changed meanwhile.")
+@click.option("--take", is_flag=True, help="Also sessions that a live controller is working on.")
+@inventory_option
+@json_option
+def command(
+    session_file: Path | None,
+    everything: bool,
+    force: bool,
+    take: bool,
+    inventory: Path | None,
+    as_json: bool,
+) -> None:
+    """Stop the patched server, put every file back, verify, start the original again.
+
+    For the sessions made from the file SESSION, or with --all for whatever is unfinished on the
+    hosts of the inventory. Exit code 0: every host is as it was. 7: one is not.
+    """
+    if (session_file is None) == (not everything):
+        raise click.UsageError("name one session file, or --all")
+    hosts, wanted = read_hosts(inventory, ()), None
+    if session_file is not None:
+        from orchestrator.spec.project import load_project
+
+        project = load_project(session_file, inventory)
+        names = project.inventory.servers[project.session.server].hosts
+        hosts = tuple(project.inventory.hosts[n] for n in names)
+        wanted = is_of(project.session.name)
+    contacts = open_contacts(open_transport(), hosts)
+    try:
+        outcomes = end_sessions(
+            contacts, wanted or (lambda left: True), force=force, take_live=take
+        )
+    finally:
+        close_contacts(contacts)
+    show_outcomes(outcomes, as_json=as_json)
+    if not is_as_before(outcomes) or not all(o.ok for o in outcomes):
+        raise SystemExit(int(ExitCode.NOT_RESTORED))
+
+
+def show_outcomes(outcomes: Sequence[Outcome], *, as_json: bool) -> None:
+    """Hosts with the same outcome on one line; failures on stderr."""
+    if as_json:
+        rows = {
+            o.host: {"ok": o.ok, "files": o.state, "server": o.server, "message": o.message}
+            for o in outcomes
+        }
+        click.echo(json.dumps(rows, indent=2, ensure_ascii=False))
+        return
+    by_text: dict[tuple[bool, str], list[str]] = {}
+    for o in outcomes:
+        text = outcome_line(o) + (f" ({o.message})" if o.message else "")
+        by_text.setdefault((o.ok, text), []).append(o.host)
+    for (ok, text), hosts in by_text.items():
+        click.echo(f"{fold_hosts(hosts)}: {text}", err=not ok)

@@ -1,0 +1,73 @@
+"""`sgldbg status`: is anything still patched, where, by whom, until when?"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+
+from orchestrator.cli.options import inventory_option, read_hosts
+from orchestrator.diagnostics import fold_hosts, render
+from orchestrator.model.outcome import ExitCode
+from orchestrator.session.contact import Contact, close_contacts, open_contacts
+from orchestrator.transport.routes import open_transport
+
+
+@click.command("status")
+@click.argument("hosts", nargs=-1)
+@inventory_option
+@click.option("--json", "as_json", is_flag=True, help="Print JSON on stdout.")
+def command(hosts: tuple[str, ...], inventory: Path | None, as_json: bool) -> None:
+    """Show the unfinished sessions of HOSTS (hosts or groups; all of the inventory by default).
+
+    Exit code 0: nothing is left anywhere. 7: something is, or a host did not answer.
+    """
+    contacts = open_contacts(open_transport(), read_hosts(inventory, hosts))
+    try:
+        if as_json:
+            click.echo(json.dumps({c.host.name: _facts(c) for c in contacts}, indent=2))
+        else:
+            _show(contacts)
+    finally:
+        close_contacts(contacts)
+    if any(c.error or c.sessions for c in contacts):
+        raise SystemExit(int(ExitCode.NOT_RESTORED))
+
+
+def _facts(contact: Contact) -> dict[str, Any]:
+    if contact.error is not None:
+        return {"error": contact.error.message, "code": contact.error.code}
+    return {"sessions": [dict(s) for s in contact.sessions]}
+
+
+def _show(contacts: list[Contact]) -> None:
+    clean = [c.host.name for c in contacts if c.error is None and not c.sessions]
+    if clean:
+        click.echo(f"{fold_hosts(clean)}: nothing is left")
+    for contact in contacts:
+        for session in contact.sessions:
+            for line in session_lines(session):
+                click.echo(f"{contact.host.name}: {line}")
+        if contact.error is not None:
+            click.echo(render(contact.error), err=True)
+    if any(c.sessions for c in contacts):
+        click.echo("hint: `sgldbg revert --all` ends what is left", err=True)
+
+
+def session_lines(session: Mapping[str, Any]) -> list[str]:
+    """One unfinished session in words."""
+    left_s = max(0, int(session["deadline_s"] - session["now_s"])) if session["deadline_s"] else 0
+    if session["expired"]:
+        until = "its lease is over"
+    else:
+        until = f"reverts by itself in {left_s} s"
+    lines = [
+        f"session {session['session']} of {session['holder']} since {session['since']}:"
+        f" {session['state']}, {until}, guard {session['guard']}, server {session['server']}"
+    ]
+    lines += [f"  {f['path']}: {f['state']}" for f in session["files"]]
+    lines += [f"  guard: {line}" for line in session["report"]]
+    return lines

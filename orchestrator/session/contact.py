@@ -1,0 +1,57 @@
+"""Talks to hosts outside of a run: who answers, what is left there, and ending it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+from orchestrator.agent.client import AgentClient
+from orchestrator.agent.ship import open_agent
+from orchestrator.errors import HostError
+from orchestrator.model.inventory import Host
+from orchestrator.transport.base import Transport
+
+_CONNECT_S = 20.0
+_THREADS = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Contact:
+    """A host's answer: its agent, or why there is none."""
+
+    host: Host
+    agent: AgentClient | None
+    error: HostError | None
+    sessions: tuple[Mapping[str, Any], ...] = ()
+
+
+def open_contacts(transport: Transport, hosts: Sequence[Host]) -> list[Contact]:
+    """Connect to every host at once and ask for its unfinished sessions; order is kept.
+
+    The caller closes with `close_contacts`. Host errors are values.
+    """
+
+    def reach(host: Host) -> Contact:
+        agent = None
+        try:
+            agent = open_agent(transport, host, timeout_s=_CONNECT_S)
+            sessions = agent.call("status").value["sessions"]
+        except HostError as error:
+            if agent is not None:
+                agent.close()
+            return Contact(host, None, error)
+        return Contact(host, agent, None, tuple(sessions))
+
+    if not hosts:
+        return []
+    with ThreadPoolExecutor(min(_THREADS, len(hosts)), "sgldbg-contact") as pool:
+        return list(pool.map(reach, hosts))
+
+
+def close_contacts(contacts: Sequence[Contact]) -> None:
+    """Close every agent's channel."""
+    for contact in contacts:
+        if contact.agent is not None:
+            contact.agent.close()
