@@ -109,9 +109,10 @@ class Exec:
         room.register(descriptor, select.POLLOUT)
         view = memoryview(data)
         while view:
-            if self._is_gone:
-                return False
+            # Asked only when there is no room: what came before the end is still delivered.
             if not room.poll(GLANCE_S * 1000):
+                if self._is_gone:
+                    return False
                 continue
             try:
                 view = view[os.write(descriptor, view) :]

@@ -46,7 +46,12 @@ def start_server(
 
 
 def server_argv(
-    rank: int, nodes: int, port: int, dist_port: int, algorithm: str
+    rank: int,
+    nodes: int,
+    port: int,
+    dist_port: int,
+    algorithm: str,
+    python: str = sys.executable,
 ) -> tuple[str, ...]:
     """The command line of one node, two workers on each."""
     flags = {
@@ -61,7 +66,7 @@ def server_argv(
         "--node-rank": str(rank),
         "--dist-init-addr": f"127.0.0.1:{dist_port}",
     }
-    return (sys.executable, "-m", MODULE, *(word for item in flags.items() for word in item))
+    return (python, "-m", MODULE, *(word for item in flags.items() for word in item))
 
 
 def find_free_ports(count: int) -> list[int]:
