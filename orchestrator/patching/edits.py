@@ -1,0 +1,212 @@
+"""What each kind of edit puts into a file, and beside which statement, so that lines stay."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import libcst as cst
+
+from orchestrator.errors import PatchError
+from orchestrator.model.patch import Insert
+from orchestrator.patching.anchor import Place, must_lead
+from orchestrator.patching.source import Source
+from orchestrator.patching.splice import Change, New
+from orchestrator.patching.structure.match import same_code
+from orchestrator.patching.structure.walk import Path, Statement, Step, docstring_of, walk_block
+
+RUNTIME = "_sgldbg"
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """One edit at one place as a change of the tree; `moves` says that line numbers change."""
+
+    change: Change
+    moves: bool
+
+
+def probe_code(site: str, *, copies: bool) -> str:
+    """The one expression statement of a probe; outside of functions it passes a copy."""
+    shown = "dict(locals())" if copies else "locals()"
+    return f'{RUNTIME}.off("{site}") or {RUNTIME}.hit("{site}", {shown})'
+
+
+def import_code(package: str) -> str:
+    """The one import that the probes of a file share."""
+    return f"from {package} import {RUNTIME}"
+
+
+def make_probe(place: Place, site: str, *, copies: bool) -> Made:
+    """A probe on the line of its anchor, or on one beside it, wherever that means the same.
+
+    At a compound statement it ends the line before, or begins the line behind; a line of its own
+    remains where there is neither.
+    """
+    node = _small(probe_code(site, copies=copies))
+    statement = place.statement
+    if statement.is_small:
+        return Made(Change(statement.path, place.side, (node,)), moves=False)
+    beside = _neighbour(statement, -1 if place.side == "before" else 1)
+    if beside is not None:
+        side = "after" if place.side == "before" else "before"
+        return Made(Change(beside, side, (node,)), moves=False)
+    return Made(Change(statement.path, place.side, (_line(node),)), moves=True)
+
+
+def _neighbour(statement: Statement, step: int) -> Path | None:
+    """The way to the small statement next to a compound one, in its own block."""
+    block, index = statement.container, statement.index + step
+    body: Sequence[cst.CSTNode] = getattr(block, "body", ())
+    if not 0 <= index < len(body) or not isinstance(body[index], cst.SimpleStatementLine):
+        return None
+    line = body[index]
+    assert isinstance(line, cst.SimpleStatementLine)
+    number = len(line.body) - 1 if step < 0 else 0
+    above = statement.path[:-1]
+    return (*above, Step(block, "body", index), Step(line, "body", number))
+
+
+def make_insert(source: Source, place: Place, insert: Insert) -> Made:
+    """The user's statements on lines of their own; on a shared line where they are simple.
+
+    Raises `PatchError` where the code cannot be parsed (state `parse`), or where it needs lines of
+    its own and the place has none (state `refused`).
+    """
+    nodes = parse_insert(insert)
+    path, side = place.statement.path, place.side
+    newline = _newline_at(place)
+    if newline is not None:
+        nodes = tuple(_with_newline(n, newline) for n in nodes)
+    if not place.statement.is_small:
+        return Made(Change(path, side, nodes), moves=True)
+    line = path[-1].node
+    body: Sequence[cst.CSTNode] = getattr(line, "body", ())
+    at_edge = place.statement.index == (0 if side == "before" else len(body) - 1)
+    if isinstance(line, cst.SimpleStatementLine) and at_edge:
+        return Made(Change(path[:-1], side, nodes), moves=True)
+    small = _all_small(nodes)
+    if small is None:
+        raise PatchError(
+            f"line {source.line_of(place.statement.node)} is shared by several statements: "
+            "only simple ones can be put among them",
+            state="refused",
+            span=insert.span,
+            hints=("insert simple statements, or anchor on a statement that has its line alone",),
+            file=source.file,
+        )
+    return Made(Change(path, side, small), moves=False)
+
+
+def parse_insert(insert: Insert) -> tuple[cst.SimpleStatementLine | cst.BaseCompoundStatement, ...]:
+    """The statements of an insert, their common indentation removed."""
+    try:
+        module = cst.parse_module(textwrap.dedent(insert.code).strip("\n") + "\n")
+    except cst.ParserSyntaxError:
+        raise PatchError(
+            "the code to insert cannot be parsed", state="parse", span=insert.span
+        ) from None
+    if not module.body:
+        raise PatchError("the code to insert holds no statement", state="parse", span=insert.span)
+    first, *rest = module.body
+    if module.header:
+        first = first.with_changes(leading_lines=(*module.header, *first.leading_lines))
+    return (first, *rest)
+
+
+def _all_small(nodes: Sequence[New]) -> tuple[cst.BaseSmallStatement, ...] | None:
+    small: list[cst.BaseSmallStatement] = []
+    for node in nodes:
+        if not isinstance(node, cst.SimpleStatementLine):
+            return None
+        small.extend(node.body)
+    return tuple(small)
+
+
+def _newline_at(place: Place) -> str | None:
+    """The end of the anchor's line, where it is not the file's usual one."""
+    node: cst.CSTNode = place.statement.path[-1].node if place.statement.is_small else (
+        place.statement.node
+    )  # fmt: skip
+    body = getattr(node, "body", None)
+    trailing = getattr(node, "trailing_whitespace", None) or getattr(body, "header", None)
+    newline = getattr(trailing, "newline", None)
+    return newline.value if newline is not None else None
+
+
+class _Newlines(cst.CSTTransformer):
+    def __init__(self, value: str) -> None:
+        self.value = value
+
+    def leave_Newline(  # noqa: N802
+        self, original_node: cst.Newline, updated_node: cst.Newline
+    ) -> cst.Newline:
+        """Give every line the same end."""
+        return updated_node.with_changes(value=self.value)
+
+
+def _with_newline(
+    node: cst.SimpleStatementLine | cst.BaseCompoundStatement, value: str
+) -> cst.SimpleStatementLine | cst.BaseCompoundStatement:
+    changed = node.visit(_Newlines(value))
+    assert isinstance(changed, cst.SimpleStatementLine | cst.BaseCompoundStatement)
+    return changed
+
+
+def make_import(source: Source, package: str, changes: Sequence[Change]) -> Made:
+    """The import of the runtime, before anything that uses it.
+
+    It ends the line of the docstring or the last `__future__` import, or begins the line of a
+    simple statement that runs before all sites; a line of its own remains where there is none.
+    """
+    node = _small(import_code(package))
+    statements = list(walk_block(source.module, (), nested=False))
+    docstring = docstring_of(source.module)
+    leading: Statement | None = None
+    for statement in statements:
+        if statement.node is not docstring and not must_lead(statement.node):
+            break
+        leading = statement
+    if leading is not None:
+        return Made(Change(leading.path, "after", (node,)), moves=False)
+    first_use = min(change.top for change in changes)
+    own_line = any(change.top == first_use and len(change.path) == 1 for change in changes)
+    for statement in statements:
+        index = statement.path[0].index
+        assert index is not None
+        simple = len(statement.path) == 2 and statement.is_small
+        if simple and (index < first_use or (index == first_use and not own_line)):
+            return Made(Change(statement.path, "before", (node,)), moves=False)
+    return Made(Change(statements[0].path[:1], "before", (_line(node),)), moves=True)
+
+
+def stands_already(place: Place, insert: Insert) -> bool:
+    """Whether the statements to insert stand at the place as they would after the edit."""
+    wanted = parse_insert(insert)
+    statement = place.statement
+    above = statement.path[:-1] if statement.is_small else statement.path
+    small = _all_small(wanted)
+    if small is not None and _stand(statement.container, statement.index, place.side, small):
+        return True
+    index = above[-1].index
+    if index is None:
+        return False
+    return _stand(above[-1].node, index, place.side, wanted)
+
+
+def _stand(block: cst.CSTNode, index: int, side: str, wanted: Sequence[cst.CSTNode]) -> bool:
+    body: Sequence[cst.CSTNode] = getattr(block, "body", ())
+    start = index + 1 if side == "after" else index - len(wanted)
+    there = body[start : start + len(wanted)] if start >= 0 else ()
+    return len(there) == len(wanted) and all(map(same_code, wanted, there))
+
+
+def _small(code: str) -> cst.BaseSmallStatement:
+    line = cst.parse_statement(code)
+    assert isinstance(line, cst.SimpleStatementLine)
+    return line.body[0]
+
+
+def _line(node: cst.BaseSmallStatement) -> cst.SimpleStatementLine:
+    return cst.SimpleStatementLine([node])

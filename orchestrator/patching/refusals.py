@@ -1,0 +1,196 @@
+"""Places where an edit would be wrong although the anchor fits: refused, with a way out."""
+
+from __future__ import annotations
+
+import libcst as cst
+
+from orchestrator.errors import PatchError
+from orchestrator.model.source import Span
+from orchestrator.patching.anchor import Place, must_lead
+from orchestrator.patching.source import Source
+from orchestrator.patching.standing import Standing
+from orchestrator.patching.structure.walk import (
+    Definition,
+    decorator_names,
+    docstring_of,
+    dotted_name,
+    walk_block,
+)
+
+# Decorators that parse a function's source, or compile it themselves, by the end of their dotted
+# name. Both the usual names of their modules and the usual short ones are here.
+_PARSERS = frozenset(
+    f"{module}.{name}"
+    for modules, names in (
+        ("triton gluon", "jit autotune heuristics"),
+        ("jit torch.jit", "script script_method interface"),
+        ("numba nb", "jit njit vectorize guvectorize stencil generated_jit"),
+        ("cuda numba.cuda", "jit"),
+        ("cute cutlass cutlass.cute", "jit kernel"),
+        ("tilelang", "jit"),
+        ("T tir", "prim_func macro"),
+        ("wp warp ti taichi helion pl", "kernel func"),
+    )
+    for module in modules.split()
+    for name in names.split()
+)
+# These are unmistakable also when imported by their bare name.
+_BARE = frozenset({"njit", "guvectorize", "prim_func"})
+_TERMINAL = {
+    cst.Return: "return", cst.Raise: "raise", cst.Break: "break", cst.Continue: "continue",
+}  # fmt: skip
+
+
+def refuse_place(source: Source, place: Place, span: Span | None) -> None:
+    """Raise `PatchError` (state `refused`) where nothing may be put at this place at all."""
+    node = place.statement.node
+    line = source.line_of(node)
+    if place.side == "after" and type(node) in _TERMINAL:
+        word = _TERMINAL[type(node)]
+        raise _refusal(
+            source, span, f"nothing after the `{word}` in line {line} is ever reached",
+            f"put it before the `{word}`: `before` in the place of `after`",
+        )  # fmt: skip
+    if place.side == "before" and _is_docstring(source, place):
+        raise _refusal(
+            source, span, f"a statement before the docstring in line {line} would end its role",
+            "put it behind: `at: start`",
+        )  # fmt: skip
+    if place.side == "before" and must_lead(node):
+        code = source.module.code_for_node(node).strip().rstrip("; ")
+        raise _refusal(
+            source, span, f"`{code}` in line {line} must stand before all other statements",
+            "put it behind: `at: start`",
+        )  # fmt: skip
+    _refuse_parsed(source, place, span)
+
+
+def _is_docstring(source: Source, place: Place) -> bool:
+    scopes = place.statement.definitions()
+    body = scopes[-1].body if scopes else source.module
+    return docstring_of(body) is place.statement.node
+
+
+def refuse_unreachable(
+    source: Source, place: Place, standing: Standing | None, span: Span | None
+) -> None:
+    """Raise where no way through the scope's statements leads to this place."""
+    if standing is not None and standing.state is None:
+        line = source.line_of(place.statement.node)
+        raise _refusal(
+            source, span, f"no way leads to the place {place.side} line {line}", None
+        )  # fmt: skip
+
+
+def _refuse_parsed(source: Source, place: Place, span: Span | None) -> None:
+    names = None
+    for scope in place.statement.definitions():
+        marks = decorator_names(scope)
+        if not marks and names is not None:
+            continue
+        names = names if names is not None else _imported(source.module)
+        for mark in marks:
+            if _parses(mark, names):
+                raise _parsed(source, span, scope, f"`@{mark}`")
+    for scope in place.statement.definitions():
+        callee = _passed_to_parser(source, scope.name.value, names or {})
+        if callee:
+            raise _parsed(source, span, scope, f"`{callee}(...)`")
+
+
+def _parsed(source: Source, span: Span | None, scope: Definition, by: str) -> PatchError:
+    return _refusal(
+        source, span, f"`{scope.name.value}` is compiled from its source by {by}: it would not run "
+        "what we put in", f"probe where `{scope.name.value}` is called",
+    )  # fmt: skip
+
+
+def _parses(name: str, imported: dict[str, str]) -> bool:
+    first, _, rest = name.partition(".")
+    full = imported.get(first, first) + (f".{rest}" if rest else "")
+    for candidate in (name, full):
+        parts = candidate.split(".")
+        if any(".".join(parts[i:]) in _PARSERS for i in range(len(parts) - 1)):
+            return True
+    return name in _BARE
+
+
+def _imported(module: cst.Module) -> dict[str, str]:
+    """What the file's imports, wherever they stand, bind to which dotted name."""
+    names: dict[str, str] = {}
+    for statement in walk_block(module, (), nested=True):
+        node = statement.node
+        if not isinstance(node, cst.Import | cst.ImportFrom) or isinstance(
+            node.names, cst.ImportStar
+        ):
+            continue
+        base = ""
+        if isinstance(node, cst.ImportFrom) and node.module is not None:
+            base = (dotted_name(node.module) or "") + "."
+        for alias in node.names:
+            name = dotted_name(alias.name) or ""
+            if alias.asname is not None and isinstance(alias.asname.name, cst.Name):
+                names[alias.asname.name.value] = base + name
+            elif base:
+                names[name] = base + name
+    return names
+
+
+def _passed_to_parser(source: Source, name: str, imported: dict[str, str]) -> str | None:
+    """The parser that a file hands this function to by a plain call, as in `f = script(f)`."""
+    if b"jit" not in source.data:
+        return None
+    imported = imported or _imported(source.module)
+    for statement in walk_block(source.module, (), nested=True):
+        node = statement.node
+        value = getattr(node, "value", None)
+        if not isinstance(value, cst.Call) or not value.args:
+            continue
+        callee, first = dotted_name(value.func), value.args[0].value
+        handed = dotted_name(first) if not isinstance(first, cst.Call) else None
+        if callee and handed == name and _parses(callee, imported):
+            return callee
+    return None
+
+
+def refuse_bound_names(
+    source: Source, standing: Standing | None, place: Place, used: frozenset[str], span: Span | None
+) -> None:
+    """Raise where one of the `used` names means something else at this place."""
+    if standing is None:
+        taken = used & _names_unclear(place.statement.definitions() or (source.module,))
+    else:
+        taken = frozenset(n for n in used if _is_taken(n, standing))
+    for name in sorted(taken):
+        raise _refusal(
+            source, span, f"`{name}` is bound by the file itself where the probe would use it",
+            "probe in a function that calls this one",
+        )  # fmt: skip
+
+
+def _is_taken(name: str, standing: Standing) -> bool:
+    for table in standing.tables:
+        if name in table.get_identifiers():
+            symbol = table.lookup(name)
+            if symbol.is_assigned() or symbol.is_parameter() or symbol.is_imported():
+                return True
+    return False
+
+
+def _names_unclear(scopes: tuple[cst.CSTNode, ...]) -> frozenset[str]:
+    """All names in the outermost scope that are more than called: without tables, too many."""
+    found: set[str] = set()
+    waiting: list[cst.CSTNode] = [scopes[0]]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, cst.Name):
+            found.add(node.value)
+        skip = node.func if isinstance(node, cst.Call) and isinstance(node.func, cst.Name) else None
+        waiting.extend(c for c in node.children if c is not skip)
+    return frozenset(found)
+
+
+def _refusal(source: Source, span: Span | None, message: str, hint: str | None) -> PatchError:
+    return PatchError(
+        message, state="refused", span=span, hints=(hint,) if hint else (), file=source.file
+    )

@@ -1,0 +1,82 @@
+"""What Python knows of the scope in which a place stands: its tables, its tree, what is bound."""
+
+from __future__ import annotations
+
+import ast
+import symtable
+from dataclasses import dataclass
+
+from orchestrator.patching.anchor import Place
+from orchestrator.patching.flow import State, bound_at
+from orchestrator.patching.reading import kind_of
+from orchestrator.patching.source import Source
+
+# Code of a function that uses one of these may hold the dict from `locals()` itself.
+_READS_LOCALS = frozenset({"locals", "vars", "eval", "exec"})
+_READS_FRAMES = frozenset({"f_locals", "_getframe", "currentframe"})
+
+
+@dataclass(frozen=True)
+class Standing:
+    """The scope around one place. `tables` and `names` go from the module down to that scope."""
+
+    tables: tuple[symtable.SymbolTable, ...]
+    names: tuple[str, ...]
+    owner: ast.AST
+    state: State
+    line: int
+
+    @property
+    def table(self) -> symtable.SymbolTable:
+        """The scope's own table of names."""
+        return self.tables[-1]
+
+    @property
+    def kind(self) -> str:
+        """`module`, `class` or `function`."""
+        return kind_of(self.table)
+
+    @property
+    def title(self) -> str:
+        """The scope in words, for messages."""
+        return f"`{'.'.join(self.names)}`" if self.names else "the module"
+
+
+def find_standing(source: Source, place: Place) -> Standing | None:
+    """What is known of a place, or `None` where this Python cannot read the file's syntax."""
+    reading = source.reading
+    if reading is None:
+        return None
+    scopes = place.statement.definitions()
+    tables = reading.tables_of([(d.name.value, source.line_of(d)) for d in scopes])
+    statement = reading.statements.get(source.place_of(place.statement.node))
+    owner = reading.statements.get(source.place_of(scopes[-1])) if scopes else reading.tree
+    if tables is None or statement is None or owner is None:
+        return None
+    return Standing(
+        tuple(tables),
+        tuple(d.name.value for d in scopes),
+        owner,
+        bound_at(owner, statement, place.side),
+        statement.lineno,
+    )
+
+
+def class_of(standing: Standing) -> str | None:
+    """The innermost class around a place, by whose name the compiler mangles `__private` names."""
+    for table in reversed(standing.tables):
+        if kind_of(table) == "class":
+            return table.get_name()
+    return None
+
+
+def may_clear_locals(standing: Standing) -> bool:
+    """Whether nobody else holds the dict from `locals()`, so that it may be emptied after use."""
+    if standing.kind != "function":
+        return False
+    for node in ast.walk(standing.owner):
+        if isinstance(node, ast.Name) and node.id in _READS_LOCALS | _READS_FRAMES:
+            return False
+        if isinstance(node, ast.Attribute) and node.attr in _READS_FRAMES:
+            return False
+    return True
