@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import json
 import socket
@@ -38,6 +39,10 @@ def request(method: str, url: str, body: Any, timeout_s: float) -> Tuple[Dict[st
         ) from None
     except (ConnectionRefusedError, socket.gaierror) as error:
         raise Refusal("http-refused", "%s %s: %s" % (method, url, error.strerror)) from None
+    except http.client.IncompleteRead as error:
+        size, missing = len(error.partial), error.expected
+        reason = "the body ended after %d bytes, %s more were announced" % (size, missing)
+        raise Refusal("http-broken", "%s %s: %s" % (method, url, reason)) from None
     except (OSError, http.client.HTTPException) as error:
         reason = str(error) or type(error).__name__
         raise Refusal("http-broken", "%s %s: %s" % (method, url, reason)) from None
@@ -74,10 +79,14 @@ def _exchange(
     if body is not None:
         data = json.dumps(body).encode()
         headers["Content-Type"] = "application/json"
-    _limit(connection, deadline)
     sock = connection.sock
+    sock.settimeout(max(0.001, deadline - time.monotonic()))
     connection.request(method, target, data, headers)
-    answer = connection.getresponse()
+    with contextlib.closing(connection.getresponse()) as answer:
+        return answer.status, _read_body(answer, sock, deadline)
+
+
+def _read_body(answer: http.client.HTTPResponse, sock: socket.socket, deadline: float) -> bytes:
     pieces = []
     size = 0
     while size < BODY_LIMIT:
@@ -89,14 +98,9 @@ def _exchange(
             sock.settimeout(remaining)
         piece = answer.read1(min(_CHUNK, BODY_LIMIT - size))
         if not piece:
+            if answer.length:  # read1() takes an early end for the end
+                raise http.client.IncompleteRead(b"".join(pieces), answer.length)
             break
         pieces.append(piece)
         size += len(piece)
-    return answer.status, b"".join(pieces)
-
-
-def _limit(connection: http.client.HTTPConnection, deadline: float) -> None:
-    remaining = deadline - time.monotonic()
-    if remaining <= 0:
-        raise socket.timeout()
-    connection.sock.settimeout(remaining)
+    return b"".join(pieces)

@@ -11,7 +11,7 @@ import sys
 import pytest
 
 from orchestrator.onhost.agent import process, supervisor
-from orchestrator.onhost.agent.describe import describe
+from orchestrator.onhost.agent.describe import _PUBLIC, describe
 from orchestrator.onhost.agent.refusal import Refusal
 
 from .conftest import Stage, key_of
@@ -38,7 +38,7 @@ def test_everything_is_described(stage: Stage, tmp_path):
         with open("/proc/self/oom_score_adj", "w") as file:
             file.write("77")
 
-    log = open(tmp_path / "log", "ab")
+    log = os.open(tmp_path / "log", os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     child = stage.spawn(
         "",
         "",
@@ -49,7 +49,7 @@ def test_everything_is_described(stage: Stage, tmp_path):
         env={"ODD": os.fsdecode(b"\xfe=\n")},
         preexec_fn=prepare,
     )
-    log.close()
+    os.close(log)
     found = describe(child.pid)
     assert found["argv"][0] == sys.executable
     assert found["argv"][-2:] == ["", "\udcff two words"]
@@ -70,10 +70,7 @@ def test_the_public_description_has_no_environment(stage: Stage):
     child = stage.spawn("", env={"HF_TOKEN": "hush-hush"})
     shown = process.public(describe(child.pid))
     assert "hush-hush" not in repr(shown)
-    assert sorted(shown) == sorted(
-        "pid start_time argv cwd uid user exe python ports stdout stderr cgroup supervisor "
-        "restorable needs_output why".split()
-    )
+    assert list(shown) == list(_PUBLIC)
     assert shown["stdout"] == {"kind": "null", "path": "/dev/null"}
 
 
@@ -220,7 +217,7 @@ def test_a_supervising_parent(stage: Stage, tmp_path):
     code += "child = subprocess.Popen([sys.executable, '-c', sys.argv[1]])\nchild.wait()\n"
     inner = "import os,time; open(os.environ['READY'],'w'); time.sleep(60)"
     parent = stage.run([sys.executable, "-c", code, inner])
-    (child,) = [s for s in _children(parent.pid)]
+    (child,) = _children(parent.pid)
     expected = f"supervisord (pid {parent.pid})"
     found = describe(child)
     assert found["supervisor"] == expected

@@ -77,7 +77,9 @@ def test_nothing_differs_after_a_restart(stage: Stage, tmp_path):
     assert {k: after[k] for k in after if k not in ("pid", "start_time")} == {
         k: before[k] for k in before if k not in ("pid", "start_time")
     }
-    wait_for(lambda: (tmp_path / "log").read_text() == "started\nstarted\n", "both lives in the log")
+    wait_for(
+        lambda: (tmp_path / "log").read_text() == "started\nstarted\n", "both lives in the log"
+    )
     process.stop(again, None, 5, None)
     if group.exists():
         group.rmdir()
@@ -228,7 +230,11 @@ def test_a_log_that_became_a_link_is_opened_as_the_server(stage: Stage, tmp_path
     with open(tmp_path / "log", "ab") as log:
         os.fchown(log.fileno(), NOBODY, NOBODY)
         child = stage.run(
-            ["/usr/bin/python3", "-c", "import os,time; open(os.environ['READY'],'w'); time.sleep(60)"],
+            [
+                "/usr/bin/python3",
+                "-c",
+                "import os,time; open(os.environ['READY'],'w'); time.sleep(60)",
+            ],
             stdout=log,
             cwd="/",
             preexec_fn=lambda: os.setresuid(NOBODY, NOBODY, NOBODY),

@@ -1,0 +1,111 @@
+"""Main processes of servers are told from workers, wrappers and everything else."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from orchestrator.onhost.agent import commandline, process, procfs
+
+from .conftest import Stage, wait_for
+from .test_describe import RENAME
+
+PY = "/venv/bin/python3"
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        [PY, "-m", "sglang.launch_server", "--port", "1"],
+        ["python", "-u", "-m", "sglang.launch_server"],
+        ["python3.12", "-um", "sglang.launch_server"],
+        ["python", "-X", "faulthandler", "-W", "ignore", "-msglang.launch_server"],
+        [PY, "/venv/bin/sglang", "serve", "--model-path", "x"],
+        [PY, "/src/python/sglang/launch_server.py", "--port", "1"],
+        ["python", "sglang/launch_server.py"],
+        ["python", "-m", "sglang.cli.main", "serve"],
+        ["python", "-m", "sglang", "serve"],
+    ],
+)
+def test_command_lines_of_main_processes(argv):
+    """Every documented way to start the server, with options of the interpreter before it."""
+    assert commandline.is_main(argv, "/usr/bin/python3.11", "/src/python", "sglang")
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        [],
+        ["bash", "-c", "python -m sglang.launch_server"],
+        ["numactl", "-m", "0", "python", "-m", "sglang.launch_server"],
+        ["python", "-m", "sglang_router.launch_server"],
+        ["python", "-m", "sglang.bench_serving"],
+        ["python", "-m", "sglang", "check_env"],
+        [PY, "/venv/bin/sglang", "version"],
+        ["python", "wrapper.py", "-m", "sglang.launch_server"],
+        ["python", "-c", "x", "-m", "sglang.launch_server"],
+        ["python", "/elsewhere/launch_server.py"],
+        ["python", "-X"],
+        ["python"],
+    ],
+)
+def test_command_lines_of_something_else(argv):
+    """Wrappers that wait hold the server's words too; they are not the server."""
+    executable = "/usr/bin/" + (os.path.basename(argv[0]) if argv else "x")
+    assert not commandline.is_main(argv, executable, "/src", "sglang")
+
+
+@pytest.fixture
+def package(tmp_path: Path) -> str:
+    """A package of its own, so that no other test's server is found."""
+    name = f"sgl{os.getpid()}_{abs(hash(str(tmp_path))) % 10**8}"
+    folder = tmp_path / name
+    folder.mkdir()
+    (folder / "__init__.py").write_text("")
+    (folder / "launch_server.py").write_text(
+        "import os, subprocess, sys, time\n"
+        "if '--fork' in sys.argv and os.fork() == 0:\n"
+        "    time.sleep(60)\n"
+        "if '--title' in sys.argv:\n"
+        "    exec(os.environ['RENAME'])\n"
+        "open(os.environ['READY'], 'w').close()\n"
+        "time.sleep(60)\n"
+    )
+    return name
+
+
+def test_one_server_is_found_once(stage: Stage, tmp_path, package):
+    """A forked copy of the main process and a shell that waits for it are left out."""
+    argv = [sys.executable, "-m", package + ".launch_server", "--fork", "--port", "30000"]
+    line = " ".join(argv) + "; true"
+    shell = stage.run(["bash", "-c", line], cwd=tmp_path)
+    tree = procfs.find_tree(shell.pid, procfs.read_all())
+    assert len(tree) == 3
+    (found,) = process.find_mains(package)
+    assert (found["pid"], found["argv"], found["cwd"]) == (tree[1].pid, argv, str(tmp_path))
+    assert found["restorable"] is True
+    assert process.find_mains(package + "x") == []
+
+
+def test_wrappers_that_exec(stage: Stage, tmp_path, package):
+    """taskset and nohup become the server, which is found as itself, oldest server first."""
+    argv = [sys.executable, "-m", package + ".launch_server"]
+    first = stage.run(["taskset", "-c", "0", *argv], cwd=tmp_path)
+    second = stage.run(["nohup", *argv], cwd=tmp_path)
+    found = process.find_mains(package)
+    assert [item["pid"] for item in found] == [first.pid, second.pid]
+    assert [item["argv"] for item in found] == [argv, argv]
+
+
+def test_a_renamed_main_process(stage: Stage, tmp_path, package):
+    """The server that overwrote its command line is found, with the reason why it is refused."""
+    rename = RENAME.replace("sglang::", package + "::")
+    argv = [sys.executable, "-m", package + ".launch_server", "--title"] + ["padding"] * 9
+    child = stage.run(argv, cwd=tmp_path, env={"RENAME": rename})
+    (found,) = wait_for(lambda: process.find_mains(package), "the renamed server")
+    assert found["pid"] == child.pid
+    assert found["argv"] == [package + "::http_server/tokenizer_manager"]
+    assert found["why"] == "it has overwritten its own command line with a title"
