@@ -9,7 +9,7 @@ import socket
 import ssl
 import time
 import urllib.parse
-from typing import Any, Dict, Tuple
+from typing import Any, Dict, List, Tuple
 
 from .refusal import Refusal
 
@@ -87,7 +87,7 @@ def _exchange(
 
 
 def _read_body(answer: http.client.HTTPResponse, sock: socket.socket, deadline: float) -> bytes:
-    pieces = []
+    pieces: List[bytes] = []
     size = 0
     while size < BODY_LIMIT:
         # The time-out of a socket is one of each read; read1() makes at most one.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -41,7 +42,7 @@ class Stage:
     """Starts processes and ends them, with everything below them, when the test is over."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder = folder
+        self.folder = folder  # where the processes say that they are up
         self._children: list[subprocess.Popen[bytes]] = []
         self._keys: list[dict[str, int]] = []
         self._count = 0
@@ -92,3 +93,11 @@ def stage(tmp_path: Path) -> Iterator[Stage]:
     made = Stage(tmp_path)
     yield made
     made.close()
+
+
+@pytest.fixture
+def open_dir() -> Iterator[Path]:
+    """A directory that every user may enter; pytest keeps its own ones closed."""
+    with tempfile.TemporaryDirectory(prefix="sgldbg-test-") as name:
+        os.chmod(name, 0o777)
+        yield Path(name)

@@ -36,11 +36,9 @@ def end(child, description) -> None:
     child.wait(30)
 
 
-def test_nothing_differs_after_a_restart(stage: Stage, tmp_path):
+def test_nothing_differs_after_a_restart(stage: Stage, open_dir):
     """Every attribute of DESIGN 5 set to something unusual comes back; root sets them all."""
-    os.chmod(tmp_path, 0o777)
-    for folder in [tmp_path, *tmp_path.parents][:3]:
-        os.chmod(folder, os.stat(folder).st_mode | 0o011)
+    stage.folder = open_dir
     group = Path("/sys/fs/cgroup/pids") / f"sgldbg-test-{os.getpid()}"
 
     def prepare() -> None:
@@ -63,9 +61,9 @@ def test_nothing_differs_after_a_restart(stage: Stage, tmp_path):
     # An interpreter that every user may run: the one of the tests lies in somebody's home.
     code = "import os,time; print('started', flush=True)\nopen(os.environ['READY'],'w')\n"
     argv = ["/usr/bin/python3", "-c", code + "time.sleep(60)", "", "\udcff two words"]
-    with open(tmp_path / "log", "ab") as log:
+    with open(open_dir / "log", "ab") as log:
         child = stage.run(
-            argv, cwd=tmp_path, stdout=log, stderr=log, env={"ODD": "\udcfe"}, preexec_fn=prepare
+            argv, cwd=open_dir, stdout=log, stderr=log, env={"ODD": "\udcfe"}, preexec_fn=prepare
         )
     before = describe(child.pid)
     assert (before["numa"], before["nice"], before["ignored"]) == ("bind:0", 3, [1])
@@ -78,7 +76,7 @@ def test_nothing_differs_after_a_restart(stage: Stage, tmp_path):
         k: before[k] for k in before if k not in ("pid", "start_time")
     }
     wait_for(
-        lambda: (tmp_path / "log").read_text() == "started\nstarted\n", "both lives in the log"
+        lambda: (open_dir / "log").read_text() == "started\nstarted\n", "both lives in the log"
     )
     process.stop(again, None, 5, None)
     if group.exists():
@@ -222,12 +220,12 @@ def test_reasons_why_it_does_not_start(stage: Stage, tmp_path, change, options, 
 
 
 @pytest.mark.skipif(not AS_ROOT, reason="only root has more rights than the server's user")
-def test_a_log_that_became_a_link_is_opened_as_the_server(stage: Stage, tmp_path):
+def test_a_log_that_became_a_link_is_opened_as_the_server(stage: Stage, open_dir):
     """Our own rights open the very file that the server had, never what its name leads to now."""
-    os.chmod(tmp_path, 0o777)
-    secret = tmp_path / "secret"
+    stage.folder = open_dir
+    secret = open_dir / "secret"
     secret.touch(0o600)
-    with open(tmp_path / "log", "ab") as log:
+    with open(open_dir / "log", "ab") as log:
         os.fchown(log.fileno(), NOBODY, NOBODY)
         child = stage.run(
             [
@@ -240,8 +238,8 @@ def test_a_log_that_became_a_link_is_opened_as_the_server(stage: Stage, tmp_path
             preexec_fn=lambda: os.setresuid(NOBODY, NOBODY, NOBODY),
         )
     found = describe(child.pid)
-    (tmp_path / "log").unlink()
-    (tmp_path / "log").symlink_to(secret)
+    (open_dir / "log").unlink()
+    (open_dir / "log").symlink_to(secret)
     with pytest.raises(Refusal) as refused:
         process.start(found, None, None)
     assert refused.value.message == "the server was not started: its output: Permission denied"
