@@ -6,7 +6,7 @@ import json
 import os
 import shutil
 import subprocess
-import sys
+from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
@@ -37,9 +37,9 @@ class Cluster:
         self.inventory = workdir / "inventory.yaml"
         self.session = workdir / "sessions" / f"{layout.SESSION}.yaml"
         self.url = ""
-        self.children: list[subprocess.Popen[bytes]] = []
+        self.children: tuple[subprocess.Popen[bytes], ...] = ()
         self._names = [f"demo-{rank}" for rank in range(hosts)]
-        self._ports: list[int] = []
+        self._ports: tuple[int, ...] = ()
         self._closing = ExitStack()
 
     def open(self) -> None:
@@ -53,9 +53,10 @@ class Cluster:
                 for rank, name in enumerate(self._names)
             )
             stack.callback(self._end_processes)
-            self.children, self._ports = launch.start_server(self.hosts, self.algorithm)
+            started = launch.start_server(self.hosts, self.algorithm)
+            self.children, self._ports = started.children, started.ports
             self.url = f"http://127.0.0.1:{self._ports[0]}"
-            self._write_files(patch, self._open_sshds(stack))
+            self._write_files(patch, started.command, self._open_sshds(stack))
             self._closing = stack.pop_all()
 
     def close(self) -> None:
@@ -119,7 +120,7 @@ class Cluster:
         (folder / "known_hosts").write_text(keys.known_hosts_text(known))
         return sshds
 
-    def _write_files(self, patch: bytes, sshds: list[Sshd]) -> None:
+    def _write_files(self, patch: bytes, command: Sequence[str], sshds: list[Sshd]) -> None:
         patches = self.workdir / "patches"
         patches.mkdir()
         (patches / f"{layout.PATCH}.yaml").write_bytes(patch)
@@ -127,7 +128,7 @@ class Cluster:
         self.session.write_text(layout.session_text())
         text = layout.inventory_text(
             [(host, sshd.port) for host, sshd in zip(self.hosts, sshds, strict=True)],
-            python=sys.executable,
+            command=command,
             url=self.url,
             keys=self.workdir / "keys",
             user=USER,
@@ -155,6 +156,8 @@ def open_cluster(workdir: Path, hosts: int = 2, algorithm: str = "EAGLE") -> Clu
     """
     if algorithm not in ALGORITHMS:
         raise DemoError(f"the miniature knows {' and '.join(ALGORITHMS)}, not {algorithm}")
+    if not 1 <= hosts <= launch.MOST_NODES:
+        raise DemoError(f"a cluster has 1 to {launch.MOST_NODES} hosts, not {hosts}")
     cluster = Cluster(workdir.absolute(), hosts, algorithm)
     cluster.open()
     return cluster

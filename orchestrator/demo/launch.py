@@ -9,30 +9,39 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from orchestrator.demo.layout import PACKAGE, READY_S, DemoError, DemoHost
 
 MODULE = f"{PACKAGE}.launch_server"
-# Below the range that Linux takes outgoing ports from: nothing takes these between two lives.
-PORTS = range(20_000, 32_000)
+# A server takes a decade of ports: node r serves on decade * 10 + r, the workers meet on the 9th.
+# All below the range that Linux takes outgoing ports from: nothing takes them between two lives.
+DECADES = range(2_000, 3_200)
+MOST_NODES = 9
 ATTEMPTS = 3  # somebody else may take a port that was free a moment ago
 LOOK_S = 0.02
 TAIL_LINES = 15
 
 
-def start_server(
-    hosts: Sequence[DemoHost], algorithm: str
-) -> tuple[list[subprocess.Popen[bytes]], list[int]]:
-    """One process per host, and the HTTP port of each; ready when this returns.
+@dataclass(frozen=True, slots=True)
+class Started:
+    """A server that runs: its command line with placeholders, and per node process and port."""
+
+    command: tuple[str, ...]
+    children: tuple[subprocess.Popen[bytes], ...]
+    ports: tuple[int, ...]
+
+
+def start_server(hosts: Sequence[DemoHost], algorithm: str) -> Started:
+    """One process per host, ready when this returns.
 
     `DemoError` with the last log lines where it does not get ready; nothing runs then.
     """
     for attempt in range(1, ATTEMPTS + 1):
-        *ports, dist_port = find_free_ports(len(hosts) + 1)
-        children = [
-            _start(host, server_argv(host.rank, len(hosts), port, dist_port, algorithm))
-            for host, port in zip(hosts, ports, strict=True)
-        ]
+        decade = find_free_decade(len(hosts))
+        ports = tuple(decade * 10 + host.rank for host in hosts)
+        command = server_command(decade, len(hosts), algorithm)
+        children = tuple(start_node(host, fill(command, host.rank)) for host in hosts)
         try:
             _wait_until_ready(children, ports)
         except DemoError as error:
@@ -41,47 +50,49 @@ def start_server(
                 continue
             tails = ["\n".join(log.splitlines()[-TAIL_LINES:]) for log in logs]
             raise DemoError("\n".join([str(error), *tails])) from error
-        return children, ports
+        return Started(command, children, ports)
     raise AssertionError
 
 
-def server_argv(
-    rank: int,
-    nodes: int,
-    port: int,
-    dist_port: int,
-    algorithm: str,
-    python: str = sys.executable,
+def server_command(
+    decade: int, nodes: int, algorithm: str, python: str = sys.executable
 ) -> tuple[str, ...]:
-    """The command line of one node, two workers on each."""
+    """The command line of every node, two workers on each; its rank is a placeholder."""
     flags = {
         "--model-path": "miniature/Llama-64-words",
         "--speculative-draft-model-path": "miniature/Llama-64-words-EAGLE3",
         "--speculative-algorithm": algorithm,
         "--speculative-num-steps": "3",
         "--host": "127.0.0.1",
-        "--port": str(port),
+        "--port": f"{decade}{{rank}}",
         "--tp": str(2 * nodes),
         "--nnodes": str(nodes),
-        "--node-rank": str(rank),
-        "--dist-init-addr": f"127.0.0.1:{dist_port}",
+        "--node-rank": "{rank}",
+        "--dist-init-addr": f"127.0.0.1:{decade}9",
     }
     return (python, "-m", MODULE, *(word for item in flags.items() for word in item))
 
 
-def find_free_ports(count: int) -> list[int]:
-    """Ports of loopback that nobody listens on now."""
-    found: list[int] = []
-    for port in random.sample(PORTS, len(PORTS)):
-        with socket.socket() as probe:
-            try:
-                probe.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-        found.append(port)
-        if len(found) == count:
-            return found
-    raise DemoError(f"no {count} free ports between {PORTS.start} and {PORTS.stop}")
+def fill(command: Sequence[str], rank: int) -> tuple[str, ...]:
+    """The command line of one node."""
+    return tuple(word.replace("{rank}", str(rank)) for word in command)
+
+
+def find_free_decade(nodes: int) -> int:
+    """Ten ports of loopback, named without their last digit; nobody listens on them now."""
+    for decade in random.sample(DECADES, len(DECADES)):
+        if all(_is_free(decade * 10 + digit) for digit in (*range(nodes), 9)):
+            return decade
+    raise DemoError(f"no free ports between {DECADES.start}0 and {DECADES.stop}0")
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True
 
 
 def request(port: int, method: str, path: str, body: str = "") -> tuple[int, bytes]:
@@ -95,7 +106,7 @@ def request(port: int, method: str, path: str, body: str = "") -> tuple[int, byt
         connection.close()
 
 
-def _start(host: DemoHost, argv: Sequence[str]) -> subprocess.Popen[bytes]:
+def start_node(host: DemoHost, argv: Sequence[str]) -> subprocess.Popen[bytes]:
     """As with `nohup ... >> server.out 2>> server.err &` in the host's home directory."""
     with host.stdout.open("ab") as stdout, host.stderr.open("ab") as stderr:
         return subprocess.Popen(

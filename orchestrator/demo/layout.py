@@ -105,9 +105,20 @@ def read_patch_source() -> bytes:
 
 
 def inventory_text(
-    hosts: Sequence[tuple[DemoHost, int]], *, python: str, url: str, keys: Path, user: str
+    hosts: Sequence[tuple[DemoHost, int]],
+    *,
+    command: Sequence[str],
+    url: str,
+    keys: Path,
+    user: str,
 ) -> str:
-    """The inventory of these hosts, each with the port of its SSH server."""
+    """The inventory of these hosts, each with the port of its SSH server.
+
+    The server is named by its command line, which holds its ports: `adopt` would take any server
+    of that node rank, and all clusters of this machine share one table of processes.
+    """
+    site = hosts[0][0].site
+    sites = str(site.parent.parent / "{host}" / site.name)
     options = {
         "UserKnownHostsFile": str(keys / "known_hosts"),
         "GlobalKnownHostsFile": "/dev/null",
@@ -126,12 +137,15 @@ def inventory_text(
         "hosts:",
         *[f"  {host.name}: {{address: 127.0.0.1, port: {port}}}" for host, port in hosts],
         "installs:",
-        f"  miniature: {{python: {json.dumps(python)}, package: {PACKAGE}}}",
+        f"  miniature: {{python: {json.dumps(command[0])}, package: {PACKAGE}}}",
         "servers:",
         f"  {SERVER}:",
         "    install: miniature",
         f"    hosts: [{', '.join(host.name for host, _ in hosts)}]",
-        "    launch: adopt",
+        "    # It runs already: what stands here says which process it is.",
+        "    launch:",
+        f"      command: {json.dumps(list(command))}",
+        f"      env: {{PYTHONPATH: {json.dumps(sites)}}}",
         f"    url: {url}",
         f"    ready: {{path: /health, timeout: {READY_S}s}}",
     ]

@@ -12,6 +12,7 @@ import subprocess
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,6 +20,8 @@ from orchestrator.demo import launch, layout
 from orchestrator.demo.cluster import Cluster, open_cluster
 from orchestrator.demo.layout import DemoError
 from orchestrator.demo.processes import read_processes
+from orchestrator.model.inventory import LaunchCommand
+from orchestrator.servers.life import for_host
 from orchestrator.spec.project import load_project
 from tests.demo.poll import wait_for
 
@@ -85,6 +88,13 @@ def test_the_files_are_right(cluster: Cluster) -> None:
     assert [patch.name for patch in project.patches] == ["eagle3-draft-input"]
     server = project.inventory.servers["miniature"]
     assert (server.url, server.hosts) == (cluster.url, ("demo-0", "demo-1"))
+    assert isinstance(server.launch, LaunchCommand)
+    for rank, name in enumerate(server.hosts):
+        facts = cluster.server_facts()[name]
+        life = for_host(server.launch, project.inventory.hosts[name], rank, 2)
+        assert facts is not None
+        assert life.argv == facts.argv
+        assert f"PYTHONPATH={life.env_set['PYTHONPATH']}" in facts.environ
     host = project.inventory.hosts["demo-1"]
     assert (host.address, host.user) == ("127.0.0.1", "demo")
     assert host.identity_file is not None
@@ -123,22 +133,30 @@ def test_a_folder_that_was_there_stays(tmp_path: Path) -> None:
     assert str(error.value) == f"{tmp_path / 'work'} is there and is not an empty directory"
 
 
-def test_an_unknown_algorithm(tmp_path: Path) -> None:
-    """Nothing is made for an algorithm that the miniature does not have."""
+@pytest.mark.parametrize(
+    ("asked", "text"),
+    [
+        ({"algorithm": "NEXTN"}, "the miniature knows EAGLE and EAGLE3, not NEXTN"),
+        ({"hosts": 10}, "a cluster has 1 to 9 hosts, not 10"),
+    ],
+)
+def test_what_cannot_be_had(tmp_path: Path, asked: dict[str, Any], text: str) -> None:
+    """Nothing is made for a cluster that cannot be."""
     with pytest.raises(DemoError) as error:
-        open_cluster(tmp_path / "work", algorithm="NEXTN")
-    assert str(error.value) == "the miniature knows EAGLE and EAGLE3, not NEXTN"
+        open_cluster(tmp_path / "work", **asked)
+    assert str(error.value) == text
     assert not (tmp_path / "work").exists()
 
 
 def test_a_port_that_somebody_took(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A port that is lost between choosing and listening costs another attempt, no more."""
-    find = launch.find_free_ports
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        answers = iter([[*find(1), taken.getsockname()[1]]])
-        monkeypatch.setattr(launch, "find_free_ports", lambda count: next(answers, None) or find(2))
+    find = launch.find_free_decade
+    lost = find(1)
+    with socket.create_server(("127.0.0.1", lost * 10 + 9)):
+        answers = iter([lost])
+        monkeypatch.setattr(launch, "find_free_decade", lambda n: next(answers, None) or find(n))
         with open_cluster(tmp_path / "work", hosts=1) as opened:
-            assert str(taken.getsockname()[1]) not in opened.url
+            assert f":{lost}0" not in opened.url
             assert "Address already in use" in opened.hosts[0].stderr.read_text()
 
 

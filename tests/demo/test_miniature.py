@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.demo import layout
-from orchestrator.demo.launch import find_free_ports, request, server_argv
+from orchestrator.demo.launch import fill, find_free_decade, request, server_command, start_node
 from orchestrator.demo.processes import Process, end_all, read_processes
 from tests.demo.poll import is_running, wait_for
 
@@ -36,16 +36,7 @@ class Node:
     def __init__(self, host: layout.DemoHost, argv: tuple[str, ...], port: int) -> None:
         self.host = host
         self.port = port
-        with host.stdout.open("ab") as out, host.stderr.open("ab") as err:
-            self.child = subprocess.Popen(
-                argv,
-                stdin=subprocess.DEVNULL,
-                stdout=out,
-                stderr=err,
-                cwd=host.home,
-                env={**host.env, "PYTHONPATH": str(host.site)},
-                start_new_session=True,
-            )
+        self.child = start_node(host, argv)
 
     def status(self, path: str) -> int:
         """The status that GET of this path answers, 0 where nobody does."""
@@ -90,10 +81,11 @@ class Server:
         """Start one node per host and wait until all are healthy."""
         while len(self.hosts) < nodes:
             self.make_host(**env)
-        *ports, dist_port = find_free_ports(nodes + 1)
+        decade = find_free_decade(nodes)
+        command = server_command(decade, nodes, algorithm, python)
         self.nodes = [
-            Node(host, server_argv(rank, nodes, port, dist_port, algorithm, python), port)
-            for rank, (host, port) in enumerate(zip(self.hosts, ports, strict=True))
+            Node(host, fill(command, rank), decade * 10 + rank)
+            for rank, host in enumerate(self.hosts)
         ]
         for node in self.nodes:
             wait_for(lambda n=node: n.status("/health") == 200, f"health in {node.log()}")  # type: ignore[misc]
@@ -285,7 +277,7 @@ def test_a_failing_worker_ends_the_server(server: Server) -> None:
     host = server.make_host()
     model = host.site / "sglang/srt/models/llama_eagle3.py"
     model.write_text(model.read_text().replace("# idle batch", "raise ValueError('broken')"))
-    argv = server_argv(0, 1, *find_free_ports(2), "EAGLE")
+    argv = fill(server_command(find_free_decade(1), 1, "EAGLE"), 0)
     node = Node(host, argv, 0)
     server.nodes.append(node)
     wait_for(node.is_gone, "the end of the server")
@@ -300,7 +292,7 @@ def test_a_failing_worker_ends_the_server(server: Server) -> None:
 def test_a_wrong_command_line(server: Server) -> None:
     """An argument that nobody knows ends the start with a usage message."""
     host = server.make_host()
-    argv = (*server_argv(0, 1, *find_free_ports(2), "EAGLE"), "--no-such-flag")
+    argv = (*fill(server_command(find_free_decade(1), 1, "EAGLE"), 0), "--no-such-flag")
     node = Node(host, argv, 0)
     assert node.child.wait(30) == 2
     assert node.log().endswith("error: unrecognized arguments: --no-such-flag\n")
