@@ -13,7 +13,7 @@ from pydantic_core import PydanticCustomError
 
 MAX_CODE = 10_000  # characters; longer text is no anchor, and deep text can crash parsers
 
-_METAVARIABLE = re.compile(r"(\$\$\$|\$)([A-Z_][A-Z0-9_]*)?")
+_METAVARIABLE = re.compile(r"(\$\$\$)([A-Z_][A-Z0-9_]*)?|(\$)([A-Z_][A-Z0-9_]*)")
 # What a header needs behind it to become a whole statement.
 _BODIES = (" pass", " pass\nfinally: pass", "\n case _: pass")
 _CLAUSE = re.compile(r"(else|elif|except|finally)\b")
@@ -128,13 +128,14 @@ def _without_metavariables(code: str) -> str:
     """`$NAME` as a plain name of the same length, so that columns stay."""
 
     def replace(match: re.Match[str]) -> str:
-        return "_" * len(match.group(1)) + (match.group(2) or "")
+        return match.group().replace("$", "_")
 
     return _METAVARIABLE.sub(replace, code)
 
 
 def _explain(error: SyntaxError, text: str, code: str, wanted: str) -> PydanticCustomError:
-    reason = error.msg or "invalid syntax"
+    # Python counts lines from the start of the code, which is not a line of the file.
+    reason = re.sub(r" on line \d+$", "", error.msg or "invalid syntax")
     hint = ""
     if wanted == "an expression" and re.match(r"[A-Za-z_][\w.]*\s*=[^=]", code):
         hint = "an expression assigns nothing; to compare, write `==`"

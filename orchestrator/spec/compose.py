@@ -77,7 +77,8 @@ class Composer:
             return self._alias(event, span)
         if event.tag is not None:
             hint = "leave it out; quote a text that begins with `!`"
-            message = f"tags such as `{_short(event.tag)}` are not allowed"
+            shown = event.tag.replace("tag:yaml.org,2002:", "!!", 1)
+            message = f"tags such as `{_short(shown)}` are not allowed"
             self.problems.append(FileError(message, span=span, hints=[hint]))
         if depth >= MAX_DEPTH:
             raise FileError(f"nested deeper than {MAX_DEPTH} levels", span=span)
@@ -110,7 +111,7 @@ class Composer:
         while not loader.check_event(ev.SequenceEndEvent):
             where = (*place, len(elements))
             elements.append(self._node(loader, loader.get_event(), where, depth + 1))
-        loader.get_event()
+        span = self._closed(span, loader.get_event())
         return _Node(span, elements=elements)
 
     def _mapping(self, loader: Any, span: Span, place: Place, depth: int) -> _Node:
@@ -137,12 +138,12 @@ class Composer:
             else:
                 first[key] = where
                 items.append((key, where, child))
-        loader.get_event()
+        span = self._closed(span, loader.get_event())
         return _Node(span, items=items)
 
     def _scalar(self, event: Any, place: Place) -> _Node:
         span = self._span(event)
-        value: Any = event.value
+        value: Any = _join_surrogates(event.value)
         unsafe = _UNSAFE.search(value)
         if unsafe:
             message = f"character U+{ord(unsafe.group()):04X} is not allowed in a text"
@@ -152,7 +153,8 @@ class Composer:
             self._refuse_cut(event, place)
             value = self._typed(value, span)
         first = event.start_mark.line + (event.style in ("|", ">"))
-        return _Node(span, value, Scalar(span, event.style or "", event.value, first))
+        written = value if event.style else event.value
+        return _Node(span, value, Scalar(span, event.style or "", written, first))
 
     def _typed(self, text: str, span: Span) -> Any:
         if text in _WORDS:
@@ -211,6 +213,13 @@ class Composer:
             return self._block_span(start.line + 1, end.line)
         return self._source.span(here, (end.line, end.column))
 
+    def _closed(self, span: Span, event: Any) -> Span:
+        """The place of a list or mapping whose end is known: up to its bracket on that line."""
+        end = event.end_mark
+        if end.line != span.line - 1:
+            return span
+        return self._source.span((end.line, span.column - 1), (end.line, end.column))
+
     def _block_span(self, first: int, end: int) -> Span:
         """A block text's lines without its header and the blank lines around it."""
         lines = self._source.lines
@@ -224,6 +233,13 @@ class Composer:
                 break
             filled.append(number)
         return self._source.span((filled[0], indent), (filled[-1], 1 << 30))
+
+
+def _join_surrogates(text: str) -> str:
+    """JSON writes one character beyond U+FFFF as two escapes, which YAML leaves apart."""
+    if not _UNSAFE.search(text):
+        return text
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
 
 
 def _short(text: str) -> str:

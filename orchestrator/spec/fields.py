@@ -14,7 +14,6 @@ from pydantic import (
     ConfigDict,
     WithJsonSchema,
 )
-
 from pydantic_core import PydanticCustomError
 
 from orchestrator.spec.code import (
@@ -93,9 +92,8 @@ def read_word(value: Any) -> Any:
         return value.text
     if isinstance(value, bool):
         shown = str(value).lower()
-        raise make_problem(
-            f"text is needed, and `{shown}` is not text here", f'write `"{shown}"`, or `"1"`'
-        )
+        hint = f'write `"{shown}"`, or `"{int(value)}"`'
+        raise make_problem(f"text is needed, and `{shown}` is not text here", hint)
     return value
 
 

@@ -29,7 +29,6 @@ _BOUNDS = {
     "greater_than_equal": ("ge", "at least"),
     "greater_than": ("gt", "more than"),
     "less_than_equal": ("le", "at most"),
-    "too_long": ("max_length", "at most this many items:"),
 }
 
 
@@ -107,9 +106,15 @@ def _explain(root: type[Strict], document: Document, error: Any, place: Place) -
     span = document.value_span(place)
     subject = _subject(place)
     if kind == "literal_error":
-        return _not_among(root, error, subject, span)
+        expected = context["expected"].replace("'", "`")
+        given = f"`{error['input'][:60]}`" if isinstance(error["input"], str) else ""
+        message = f"{subject} must be {expected}, not {given or _shown(error['input'])}"
+        return FileError(message, span=span)
     if kind in _WANTED:
         return _wrong_type(kind, error["input"], subject, span)
+    if kind == "too_long":
+        message = f"{subject} must not hold more than {context['max_length']}"
+        return FileError(message, span=span)
     if kind == "too_short":
         return FileError(f"{subject} must not be empty", span=span)
     if kind in _BOUNDS:
@@ -125,16 +130,6 @@ def _unknown_key(model: type[Strict], document: Document, place: Place) -> FileE
     known = _keys(model)
     hints = suggest(key, known) or [f"keys of {model.noun}: {', '.join(known)}"]
     return FileError(f"unknown key `{key[:60]}` in {model.noun}", span=span, hints=hints)
-
-
-def _not_among(root: type[Strict], error: Any, subject: str, span: Any) -> FileError:
-    given = error["input"]
-    expected = error["ctx"]["expected"].replace("'", "`")
-    words = [word.strip("`") for word in expected.replace(" or ", ", ").split(", ")]
-    if not isinstance(given, str):
-        return FileError(f"{subject} must be {expected}, not {_shown(given)}", span=span)
-    hints = suggest(given, words)
-    return FileError(f"{subject} must be {expected}, not `{given[:60]}`", span=span, hints=hints)
 
 
 def _wrong_type(kind: str, given: Any, subject: str, span: Any) -> FileError:

@@ -135,7 +135,8 @@ def _patch(session: Session, number: int, folders: Sequence[Path]) -> Patch:
             break
     else:
         known = [file.stem for folder in folders for file in sorted(folder.glob("*.yaml"))]
-        looked = [f"looked in {shorten(folder)}/" for folder in folders if folder.is_dir()]
+        looked = [f"looked in {shorten(folder)}/" for folder in folders[:-1] if folder.is_dir()]
+        looked.append("looked in the library that comes with sgldbg")
         problem = FileError(
             f"unknown patch `{name}`", span=span, notes=looked, hints=suggest(name, known)
         )

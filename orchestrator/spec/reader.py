@@ -17,7 +17,11 @@ MAX_SIZE_BYTES = 1 << 20  # the largest file by hand is a few KB; YAML is parsed
 
 # What PyYAML says -> what to do about it.
 _ADVICE = (
-    ("mapping values are not allowed", "quote a value that holds a colon followed by a space"),
+    (
+        "mapping values are not allowed",
+        "quote a value that holds a colon followed by a space;"
+        " keys of one mapping begin in the same column",
+    ),
     ("expected ',' or ']'", "quote a value that holds `[`, `]`, `{`, `}` or `,` inside `[...]`"),
     ("expected ',' or '}'", "quote a value that holds `[`, `]`, `{`, `}` or `,` inside `{...}`"),
     ("cannot start any token", "quote the value"),
@@ -25,7 +29,6 @@ _ADVICE = (
     ("while scanning an anchor", "quote a value that begins with `&`"),
     ("could not find expected ':'", "a key needs a colon and a space after it"),
     ("expected <block end>", "keys of one mapping begin in the same column"),
-    ("found unexpected end of stream", "close the quotes"),
 )
 
 
@@ -113,6 +116,11 @@ def _explain(error: yaml.YAMLError, text: str, source: Source) -> FileError:
     mark: Any = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
     here = (mark.line, mark.column) if mark else (0, 0)
     span = source.span(here, (here[0], here[1] + 1))
+    if problem == "found unexpected end of stream":
+        opened: Any = getattr(error, "context_mark", None) or mark
+        begin = (opened.line, opened.column)
+        span = source.span(begin, (begin[0], begin[1] + 1))
+        return FileError("the quotes that open here are never closed", span=span)
     if problem.startswith("found character '\\t'"):
         hint = "YAML takes spaces only, for indentation and after a colon"
         return FileError("a tab stands where a space is needed", span=span, hints=[hint])

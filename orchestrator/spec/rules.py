@@ -32,7 +32,7 @@ def check_edits(document: Document) -> Iterator[FileError]:
 def _edit(
     document: Document, place: Place, edit: dict[str, Any], package: Any
 ) -> Iterator[FileError]:
-    yield from _one_of(document, place, edit, "an edit", "action", _ACTIONS, _LATER_ACTIONS)
+    yield from _one_of(document, place, edit, "an edit", "an action", _ACTIONS, _LATER_ACTIONS)
     where = edit.get("where")
     if isinstance(where, dict):
         yield from _where(document, (*place, "where"), where, package)
@@ -48,8 +48,10 @@ def _edit(
 def _where(
     document: Document, place: Place, where: dict[str, Any], package: Any
 ) -> Iterator[FileError]:
-    yield from _one_of(document, place, where, "a place", "source", ("file", "module"))
-    yield from _one_of(document, place, where, "a place", "position", _POSITIONS, _LATER_POSITIONS)
+    yield from _one_of(document, place, where, "a place", "a source", ("file", "module"))
+    yield from _one_of(
+        document, place, where, "a place", "a position", _POSITIONS, _LATER_POSITIONS
+    )
     yield from _inside(document, place, where, package)
     if "at" in where:
         if "in" not in where:
@@ -103,14 +105,14 @@ def _one_of(
     """Exactly one of these keys is there; a misspelt or later one is reported elsewhere."""
     found = [key for key in mapping if key in keys]
     for key in found[1:]:
-        message = f"{noun} has one {role}; `{found[0]}` is there already"
+        message = f"{noun} has one {role.split()[-1]}; `{found[0]}` is there already"
         yield FileError(message, span=document.key_span((*place, key)))
     others = [key for key in mapping if key not in keys]
     if found or any(key in later or find_near(key, keys) for key in others):
         return
     choice = ", ".join(f"`{key}`" for key in keys[:-1]) + f" or `{keys[-1]}`"
     span = document.value_span(place)
-    yield FileError(f"{noun} needs a {role}: {choice}", span=span)
+    yield FileError(f"{noun} needs {role}: {choice}", span=span)
 
 
 def _labels(document: Document, place: Place, items: Any) -> Iterator[FileError]:
