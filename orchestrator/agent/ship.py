@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import io
 import json
@@ -115,16 +116,11 @@ class _Handshake:
         }
         first = f"{self._marker} {self._host.python or ''}\n"
         hello = encode({"id": HELLO_ID, "op": "hello", "args": {}})
-        try:
-            self._channel.write((first + json.dumps(greeting) + "\n").encode())
+        self._say((first + json.dumps(greeting) + "\n").encode())
+        word, text = self._answer()
+        if word in ("have", "need"):
+            self._say((self._zipapp.data if word == "need" else b"") + hello)
             word, text = self._answer()
-            if word in ("have", "need"):
-                self._channel.write((self._zipapp.data if word == "need" else b"") + hello)
-                word, text = self._answer()
-        except HostError as error:
-            if error.code == "lost":
-                raise self.error(f"the host ended it: {error.message}") from error
-            raise
         if word == "ready":
             return self._buffer
         if word == "no-python":
@@ -155,6 +151,11 @@ class _Handshake:
             tail=self._channel.diagnostics(),
         )
 
+    def _say(self, data: bytes) -> None:
+        # Where the host does not listen, what it said instead is still to be read.
+        with contextlib.suppress(HostError):
+            self._channel.write(data)
+
     def _answer(self) -> tuple[str, str]:
         """Wait for the next `<marker> <word> <text>`; what comes before it is noise."""
         sign = self._marker.encode("ascii") + b" "
@@ -176,7 +177,10 @@ class _Handshake:
                 # The marker may have begun to arrive: keep as much as it is long.
                 self._noise = (self._noise + self._buffer[: -len(sign)])[-_NOISE_BYTES:]
                 self._buffer = self._buffer[-len(sign) :]
-            data = self._channel.read()
+            try:
+                data = self._channel.read()
+            except HostError as error:
+                raise self.error(error.message) from error
             if not data:
                 raise self.error("the host ended it")
             self._buffer += data

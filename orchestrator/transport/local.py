@@ -13,8 +13,9 @@ from orchestrator.model.inventory import Host
 from orchestrator.transport.streams import WRITE_STALL_S, LastLines
 
 _READ_BYTES = 256 << 10
-# The agent leaves by itself when its stdin ends: it shortens its lease (the step that is running
-# is waited for) and lets running steps end. Beyond that it is stuck.
+# The agent leaves by itself when its stdin ends or at SIGTERM: it shortens its lease (the step
+# that is running is waited for) and lets running steps end. Beyond that it is stuck.
+_EOF_S = 0.5
 _LEAVE_S = 16.0
 _DRAIN_S = 2.0
 _TURN_S = 1.0
@@ -85,27 +86,32 @@ class LocalChannel:
         return b""
 
     def close(self) -> None:
-        """Close stdin, let the process leave, end it where it does not."""
+        """Close stdin and let the process leave; ask it to, and end it, where it does not."""
         with self._closing:
             if self._closed:
                 return
             self._closed = True
             self._stdin.close()
-            try:
-                self._process.wait(_LEAVE_S)
-            except subprocess.TimeoutExpired:
-                self._process.kill()
-                self._process.wait()
+            if not self._ends_within(_EOF_S):
+                self._process.terminate()
+                if not self._ends_within(_LEAVE_S):
+                    self._process.kill()
+                    self._process.wait()
             # Children of the process may hold its stderr open (they should not); the thread ends
             # with them, and nobody waits for it.
             self._drain.join(_DRAIN_S)
             with self._reading:
                 self._stdout.close()
 
+    def _ends_within(self, seconds: float) -> bool:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(seconds)
+            return True
+        return False
+
     def diagnostics(self) -> tuple[str, ...]:
         """The last lines of stderr; the exit status where the process has ended."""
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(0.2)
+        self._ends_within(0.2)
         self._drain.join(0.2)
         code = self._process.poll()
         lines = self._errors.lines()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import threading
 import traceback
@@ -63,6 +64,7 @@ class _Server:
 
     def run(self) -> int:
         code = 0
+        signal.signal(signal.SIGTERM, self._terminated)
         try:
             while True:
                 frame = self._reader.read()
@@ -147,11 +149,19 @@ class _Server:
             _bounded(lambda: [thread.join() for thread in running], STEPS_WAIT_S)
             self._writer.flush(FLUSH_WAIT_S)
 
+    def _terminated(self, number: int, frame: Any) -> None:
+        # A host that shuts down, or a controller that does not wait for the end of stdin. Not in
+        # the main thread: the handler may have interrupted it anywhere.
+        threading.Thread(target=self._leave, args=(0,), daemon=True).start()
+
     def _nobody_reads(self) -> None:
         # The controller is gone even if stdin is still open somewhere, and the main thread cannot
         # be woken from its read: the writing thread ends the process itself.
+        self._leave(1)
+
+    def _leave(self, code: int) -> None:
         self._end()
-        os._exit(1)
+        os._exit(code)
 
 
 def _bounded(work: Callable[[], Any], limit_s: float) -> None:
