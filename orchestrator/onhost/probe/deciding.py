@@ -23,6 +23,9 @@ def consider(site: Site, glob: Dict[str, Any], loc: Dict[str, Any]) -> None:
     if is_in_graph():
         skip(site, "graph warm-up or capture", glob, loc, light_keys(site, glob, loc))
         return
+    raw = site.raw_keys(glob, loc)
+    if raw in site.known:
+        return
     if is_idle(loc):
         skip(site, "empty batch", glob, loc)
         return
@@ -35,8 +38,14 @@ def consider(site: Site, glob: Dict[str, Any], loc: Dict[str, Any]) -> None:
             skip(site, "`when` is false")
             return
     keys = tuple([key_of(code, glob, loc) for code in site.once_per])
-    if not reserve(site, keys):
-        return
+    if reserve(site, keys):
+        record(site, glob, loc, keys)
+    if raw is not None and keys in site.keys and site.every == 1:
+        site.known.add(raw)
+
+
+def record(site: Site, glob: Dict[str, Any], loc: Dict[str, Any], keys: Tuple[Any, ...]) -> None:
+    """Use up what was reserved, or give it back."""
     done = False
     try:
         done = observe(site, glob, loc, keys)
@@ -53,8 +62,6 @@ def consider(site: Site, glob: Dict[str, Any], loc: Dict[str, Any]) -> None:
 
 def reserve(site: Site, keys: Tuple[Any, ...]) -> bool:
     """Take one of the records that are left; threads never share one."""
-    if keys in site.keys and site.every == 1:
-        return False
     with STATE.lock:
         site.qualified += 1
         if site.spent or (site.qualified - 1) % site.every:

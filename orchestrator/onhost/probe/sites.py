@@ -3,39 +3,40 @@
 from __future__ import annotations
 
 import ast
+import enum
 import sys
 import time
 import types
-from typing import Any, Dict, Optional, Set, Tuple
-
-from .rendering import describe
+from typing import Any, Dict, List, Optional, Set, Tuple
 
 # Expressions of these alone run no kernel and copy nothing; `Index` is Python 3.8's.
 PLAIN: Tuple[Any, ...] = (ast.Expression, ast.Name, ast.Attribute, ast.Subscript, ast.Slice)
 PLAIN += (ast.UnaryOp, ast.USub, ast.Tuple, ast.Constant, ast.Load)
 PLAIN += (getattr(ast, "Index", ast.Load),)
+SIMPLE = frozenset([int, str, bool, type(None)])
 
 
 class Code:
-    """One expression, compiled once; `error` says why it cannot be."""
+    """One expression, compiled once; `failure` is why it cannot be."""
 
     def __init__(self, name: str, text: str, owner: Optional[str]) -> None:
         self.name = name
-        self.error = ""
+        self.failure: Optional[Exception] = None
         self.merged = self.plain = False
         try:
             tree = ast.parse("(" + text + "\n)", "<sgldbg>", "eval")
             mangle(tree, owner)
+            self.tree = tree
             self.code: Any = compile(tree, "<sgldbg>", "eval")
             # A nested scope (comprehension, lambda) would look names up in the globals only.
             self.merged = any(isinstance(c, types.CodeType) for c in self.code.co_consts)
             self.plain = all(isinstance(node, PLAIN) for node in ast.walk(tree))
         except Exception as error:
-            self.error = describe(error)
+            self.failure = error
 
     def value(self, glob: Dict[str, Any], loc: Dict[str, Any]) -> Any:
-        if self.error:
-            raise ValueError(self.error)
+        if self.failure is not None:
+            raise self.failure.with_traceback(None)
         if self.merged:
             return eval(self.code, dict(glob, **loc))
         return eval(self.code, glob, loc)
@@ -71,11 +72,35 @@ class Site:
         self.refilled = time.monotonic()
         self.hits = self.qualified = self.emitted = self.troubles = 0
         self.keys: Set[Any] = set()
+        self.known: Set[Any] = set()  # values of `once_per` that need no further look
+        self.key_code = join(self.once_per)
         self.skips: Dict[str, int] = {}
         self.skipped: Set[Any] = set()
         self.spent = False
         self.reported = 0
         self.next_report = 0.0
+
+    def raw_keys(self, glob: Dict[str, Any], loc: Dict[str, Any]) -> Optional[Tuple[Any, ...]]:
+        """The values of `once_per` in one go; `None` where they are not of the simplest kind."""
+        if self.key_code is None:
+            return None
+        try:
+            raw: Tuple[Any, ...] = eval(self.key_code, glob, loc)
+        except Exception:
+            return None
+        for value in raw:
+            if type(value) not in SIMPLE and enum.Enum not in type(value).__mro__:
+                return None
+        return raw
+
+
+def join(codes: List[Code]) -> Any:
+    """One code object for the tuple of all; `None` where one of them needs a scope of its own."""
+    if not codes or any(code.failure or code.merged for code in codes):
+        return None
+    elements = [code.tree.body for code in codes]
+    tree = ast.Expression(ast.Tuple(elements, ast.Load()))
+    return compile(ast.fix_missing_locations(tree), "<sgldbg>", "eval")
 
 
 def mangle(tree: ast.AST, owner: Optional[str]) -> None:

@@ -121,4 +121,4 @@ def measure(pending: Pending) -> None:
 def rounded(number: float, whole: bool) -> float:
     if not math.isfinite(number):
         return number
-    return int(number) if whole and number == int(number) else float("%.6g" % number)
+    return int(number) if whole and number == int(number) else float("%.7g" % number)

@@ -1,0 +1,145 @@
+"""Which hits make a record: keys, limits, conditions, ranks, phases."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.probe.workshop import Workshop
+
+LOOP = "for i in range(50): model.f(i % 5, i)\n"
+
+
+@pytest.mark.parametrize(
+    ("site", "expected"),
+    [
+        ({}, [i % 5 for i in range(50)]),
+        ({"once_per": ["x"]}, [0, 1, 2, 3, 4]),
+        ({"once_per": ["x > 1", "x > 3"]}, [0, 2, 4]),
+        ({"limit": 3}, [0, 1, 2]),
+        ({"limit": 3, "when": "y > 20"}, [1, 2, 3]),
+        ({"every": 10}, [0, 0, 0, 0, 0]),
+        ({"every": 7, "limit": 4}, [0, 2, 4, 1]),
+        ({"rate_per_s": 2}, [0, 1]),
+        ({"max_keys": 2, "once_per": ["x"]}, [0, 1]),
+        ({"emit_if": "stats.x == 3", "limit": 2}, [3, 3]),
+        ({"emit_if": "y > 47"}, [3, 4]),
+        ({"when": "x == 9"}, []),
+        ({"when": "nope"}, []),
+    ],
+)
+def test_what_is_recorded(shop: Workshop, site: dict[str, object], expected: list[int]) -> None:
+    """Each limit lets exactly the hits through that its description names, once each."""
+    shop.put(**site)
+    done = shop.run(LOOP)
+    assert done.values() == expected
+    assert done.code == 0
+    assert done.damaged == 0
+    assert done.records == done.spooled
+
+
+def test_a_limit_says_so_and_counts_what_it_cut(shop: Workshop) -> None:
+    """After the last record stands why there are no more, and at the end how many hits came."""
+    shop.put(limit=3, when="y > 3")
+    done = shop.run(LOOP)
+    assert [r.note for r in done.of("spent")] == [
+        "limit of 3 records reached after 7 hits, `when` is false 4",
+        "reached 43 more times",
+    ]
+    assert [r.note for r in done.of("skip")] == ["`when` is false"]
+    assert done.of("hit")[0].note == "not counted: `when` is false 4"
+
+
+def test_keys_that_run_out_say_so(shop: Workshop) -> None:
+    """The cap on distinct keys is visible."""
+    shop.put(once_per=["y"], max_keys=4)
+    assert [r.note for r in shop.run(LOOP).of("spent")][:1] == [
+        "4 distinct keys recorded after 4 hits"
+    ]
+
+
+def test_a_condition_that_raises_is_reported_a_few_times(shop: Workshop) -> None:
+    """It stops neither the step nor the log."""
+    shop.put(when="1 / 0")
+    done = shop.run(LOOP + "print('went on')")
+    assert done.stdout == "went on\n"
+    assert [r.errors for r in done.of("error")] == [
+        {"when": "ZeroDivisionError: division by zero"}
+    ] * 3
+
+
+def test_before_arming_nothing_is_used_up(shop: Workshop) -> None:
+    """Phase `start` shows one record per key; the armed phase begins with all its limits whole."""
+    shop.put("start", 1, once_per=["x"], limit=2, when="y > 0")
+    done = shop.run(LOOP + "put(generation=2, phase='armed')\n" + LOOP)
+    assert [(r.phase, r.values["x"]) for r in done.of("hit")] == [
+        ("start", 1),
+        ("start", 2),
+        ("start", 3),
+        ("start", 4),
+        ("start", 0),
+        ("armed", 1),
+        ("armed", 2),
+    ]
+    assert [r.seq for r in done.records] == list(range(1, len(done.records) + 1))
+
+
+def test_without_keys_the_start_shows_one_record(shop: Workshop) -> None:
+    """Warm-up and health polls may run the model thousands of times."""
+    shop.put("start", 1)
+    done = shop.run(LOOP + "put(generation=2, phase='armed', site={'limit': 2})\n" + LOOP)
+    assert [(r.phase, r.values["x"]) for r in done.of("hit")] == [
+        ("start", 0),
+        ("armed", 0),
+        ("armed", 1),
+    ]
+
+
+def test_a_spent_site_is_armed_again_with_another_question(shop: Workshop) -> None:
+    """A new generation starts the counters anew and may capture something else."""
+    shop.put(limit=1)
+    again = "put(generation=2, site={'capture': [{'name': 'twice', 'code': '2 * y'}]})\n"
+    done = shop.run(LOOP + again + "model.f(1, 21); model.f(1, 22)")
+    assert [r.values for r in done.of("hit")] == [{"x": 0}, {"twice": 42}]
+
+
+def test_the_same_table_again_changes_nothing(shop: Workshop) -> None:
+    """Writing the table once more, after a lost answer, must not re-arm what is spent."""
+    shop.put(limit=1)
+    done = shop.run("model.f(); put(); model.f(); put(); model.f()")
+    assert len(done.of("hit")) == 1
+
+
+def test_ranks(shop: Workshop) -> None:
+    """A rank that is not asked says so once and costs nothing from then on."""
+    rank = """
+import types
+dist = types.ModuleType("torch.distributed")
+dist.is_available = dist.is_initialized = lambda: True
+dist.get_rank = lambda: 1
+sys.modules["torch.distributed"] = dist
+put()
+"""
+    shop.put(ranks=[0, 2])
+    done = shop.run(rank + LOOP + "print(_sgldbg.off('p.1'))")
+    assert (done.of("hit"), done.stdout) == ([], "True\n")
+    assert [r.note for r in done.of("skip")] == ["rank 1 is not asked"]
+    shop.put(ranks=[0, 1], limit=1)
+    done = shop.run(rank + LOOP)
+    assert [r.ranks for r in done.of("hit")] == [{"rank": 1}]
+
+
+def test_sixteen_threads_share_one_limit(shop: Workshop) -> None:
+    """No hit is counted twice and no record is lost or torn."""
+    shop.put(limit=5, capture=["x", "'a' * 3000", "'b' * 3000"])
+    script = """
+gate = threading.Barrier(16)
+def work():
+    gate.wait()
+    for i in range(200): model.f(i)
+threads = [threading.Thread(target=work) for _ in range(16)]
+[t.start() for t in threads]; [t.join() for t in threads]
+"""
+    done = shop.run("sys.setswitchinterval(1e-5)\n" + script)
+    assert len(done.of("hit")) == 5
+    assert done.damaged == 0
+    assert sorted(r.seq for r in done.records) == list(range(1, len(done.records) + 1))
