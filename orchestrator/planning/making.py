@@ -1,0 +1,167 @@
+"""Makes a plan of patches and of the bytes that the hosts hold."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+
+from orchestrator.errors import PatchError
+from orchestrator.model.patch import Patch, Probe
+from orchestrator.model.plan import FilePlan, Plan
+from orchestrator.patching.engine import Edited, Fitted, edit_source
+from orchestrator.planning.diffs import make_diff
+from orchestrator.planning.fitting import Holding, Sources, choose
+from orchestrator.planning.plan import HostView
+from orchestrator.planning.table import make_sites
+from orchestrator.planning.versions import check_versions
+
+# A file's path, its checksum and the edits to make in it, by site and alternative.
+_Key = tuple[str, str, tuple[tuple[str, int], ...]]
+
+
+def make(
+    session_id: str,
+    patches: Sequence[Patch],
+    views: Sequence[HostView],
+    runtime_source: bytes,
+) -> Plan:
+    """See `orchestrator.planning.plan.make_plan`."""
+    problems: list[PatchError] = []
+    warnings: list[str] = []
+    for patch in patches:
+        try:
+            warnings += check_versions(patch, views)
+        except PatchError as error:
+            problems.append(error)
+    sources = Sources()
+    works: dict[_Key, tuple[list[Fitted], list[str]]] = {}
+    for holding in _holdings(patches, views):
+        for file, fitted in _fit_all(sources, patches, holding, problems).items():
+            data = holding.files[file]
+            assert data is not None
+            edits = tuple((f.wanted.edit.site, f.wanted.alternative) for f in fitted)
+            key = (file, hashlib.sha256(data).hexdigest(), edits)
+            works.setdefault(key, (fitted, []))[1].extend(holding.hosts)
+    if problems:
+        raise _first_of(problems)
+    files: list[FilePlan] = []
+    for (file, sha256, _), (fitted, hosts) in works.items():
+        source = sources.source(file, sha256)
+        edited = _edited(source.data, edit_source(source, fitted), file, sha256, hosts)
+        files.append(edited[0])
+        warnings += edited[1]
+    files = [*_runtimes(session_id, patches, views, runtime_source), *_in_order(files, patches)]
+    sites = [site for file in files for site in file.sites]
+    table = make_sites(patches, sites)
+    return Plan(session_id, tuple(files), table, tuple(dict.fromkeys(warnings)))
+
+
+def _holdings(patches: Sequence[Patch], views: Sequence[HostView]) -> list[Holding]:
+    """Hosts grouped by the bytes of all files that some patch names."""
+    names = list(dict.fromkeys(file for patch in patches for file in patch.files()))
+    groups: dict[tuple[bytes | None, ...], list[str]] = {}
+    for view in views:
+        groups.setdefault(tuple(view.files.get(n) for n in names), []).append(view.host)
+    return [
+        Holding(tuple(hosts), dict(zip(names, held, strict=True))) for held, hosts in groups.items()
+    ]
+
+
+def _fit_all(
+    sources: Sources,
+    patches: Sequence[Patch],
+    holding: Holding,
+    problems: list[PatchError],
+) -> dict[str, list[Fitted]]:
+    """What each file of these hosts gets, in order of the patches; problems are collected."""
+    files: dict[str, list[Fitted]] = {}
+    for patch in patches:
+        for edit in patch.edits:
+            try:
+                fitted = choose(sources, patch, edit, holding)
+            except PatchError as error:
+                problems.append(error)
+                continue
+            files.setdefault(fitted.wanted.file, []).append(fitted)
+    return files
+
+
+def _first_of(problems: Sequence[PatchError]) -> PatchError:
+    first, *others = problems
+    if not others:
+        return first
+    notes = []
+    for other in others:
+        hosts = f" (on {', '.join(other.hosts)})" if other.hosts else ""
+        place = f"{other.span}: " if other.span else ""
+        notes.append(f"also: {place}{other.message}{hosts}")
+    return PatchError(
+        first.message,
+        state=first.state,
+        span=first.span,
+        notes=[*first.notes, *dict.fromkeys(notes)],
+        hints=first.hints,
+        file=first.file,
+        hosts=first.hosts,
+    )
+
+
+def _edited(
+    before: bytes, edited: Edited, file: str, sha256: str, hosts: Sequence[str]
+) -> tuple[FilePlan, tuple[str, ...]]:
+    plan = FilePlan(
+        file=file,
+        before_sha256=sha256,
+        after_sha256=edited.sha256,
+        after=edited.data,
+        diff=make_diff(file, before, edited.data),
+        hosts=tuple(hosts),
+        insertions=edited.insertions,
+        sites=edited.sites,
+    )
+    return plan, edited.warnings
+
+
+def _in_order(files: Sequence[FilePlan], patches: Sequence[Patch]) -> list[FilePlan]:
+    """Files in the order in which the patches name them."""
+    names = list(dict.fromkeys(file for patch in patches for file in patch.files()))
+    return sorted(files, key=lambda plan: names.index(plan.file))
+
+
+def _runtimes(
+    session_id: str,
+    patches: Sequence[Patch],
+    views: Sequence[HostView],
+    runtime_source: bytes,
+) -> list[FilePlan]:
+    """The runtime of each host and each package that holds a probe; its start line differs."""
+    packages = dict.fromkeys(
+        p.package for p in patches if any(isinstance(e.action, Probe) for e in p.edits)
+    )
+    plans: list[FilePlan] = []
+    for package in packages:
+        file = f"{package.replace('.', '/')}/_sgldbg.py"
+        standing = [v.host for v in views if v.files.get(file) is not None]
+        if standing:
+            raise PatchError(
+                f"`{file}` already exists",
+                state="already there",
+                hints=("end the session that put it there: `sgldbg status`, `sgldbg revert`",),
+                file=file,
+                hosts=standing,
+            )
+        for view in views:
+            config = {"session": session_id, "host": view.host, "dir": view.probe_dir}
+            after = runtime_bytes(runtime_source, config)
+            diff = make_diff(file, None, after)
+            sha256 = hashlib.sha256(after).hexdigest()
+            plans.append(FilePlan(file, None, sha256, after, diff, (view.host,)))
+    return plans
+
+
+def runtime_bytes(runtime_source: bytes, config: Mapping[str, str]) -> bytes:
+    """The runtime file: its source, then one line that starts it, in ASCII."""
+    newline = b"" if runtime_source.endswith(b"\n") else b"\n"
+    # JSON of texts alone is a Python literal too.
+    return runtime_source + newline + f"_start({json.dumps(dict(config))})\n".encode("ascii")

@@ -1,0 +1,192 @@
+"""A warm worker process in which patches are planned, so that no input can take us down."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import multiprocessing
+import resource
+import signal
+import sys
+import threading
+import traceback
+from collections.abc import Sequence
+from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
+from types import TracebackType
+from typing import Any
+
+from orchestrator.errors import PatchError
+from orchestrator.model.patch import Patch
+from orchestrator.model.plan import Plan
+from orchestrator.planning.plan import HostView
+
+_GIB = 1 << 30
+# LibCST generates code by recursion, about three Python frames for each level of nesting: 330
+# nested operators end at Python's usual limit of 1,000. This one carries 7,000 levels.
+_RECURSION = 20_000
+# Stack for that recursion where it passes through native code (and for the parser's own).
+_STACK_BYTES = 512 << 20
+# How long an idle worker may take to end by itself.
+_LEAVE_S = 2.0
+
+
+class Engine:
+    """Plans in a process of its own, started on entering so that its imports overlap.
+
+    A worker that crashes, runs out of memory or takes too long is replaced, and the plan that it
+    was at becomes a `PatchError` with state `engine`. To be used from one thread.
+    """
+
+    def __init__(self, timeout_s: float = 60.0, memory_bytes: int = 4 * _GIB) -> None:
+        self.timeout_s = timeout_s
+        self.memory_bytes = memory_bytes
+        self._worker: tuple[BaseProcess, Connection] | None = None
+
+    def __enter__(self) -> Engine:
+        self._ready_worker()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def plan(
+        self,
+        session_id: str,
+        patches: Sequence[Patch],
+        views: Sequence[HostView],
+        runtime_source: bytes,
+    ) -> Plan:
+        """`make_plan` of `orchestrator.planning.plan`, with its errors and those of the worker."""
+        process, connection = self._ready_worker()
+        request = (session_id, tuple(patches), tuple(views), runtime_source)
+        try:
+            connection.send(request)
+            if not connection.poll(self.timeout_s):
+                raise _engine_error(f"planning took longer than {self.timeout_s:g} s")
+            answer = connection.recv()
+        except (EOFError, OSError):
+            process.join(_LEAVE_S)
+            self._end_worker(at_once=True)
+            raise _engine_error(f"the process that plans died ({_fate(process)})") from None
+        except BaseException:
+            self._end_worker(at_once=True)
+            raise
+        if isinstance(answer, PatchError):
+            raise answer
+        assert isinstance(answer, Plan)
+        return answer
+
+    def close(self) -> None:
+        """End the worker; may be called again."""
+        self._end_worker(at_once=False)
+
+    def _ready_worker(self) -> tuple[BaseProcess, Connection]:
+        if self._worker is not None and not self._worker[0].is_alive():
+            self._end_worker(at_once=True)
+        if self._worker is None:
+            # Never forked: the controller has threads, and theirs are the locks.
+            context = multiprocessing.get_context("spawn")
+            ours, theirs = context.Pipe()
+            limits = (self.timeout_s, self.memory_bytes)
+            process = context.Process(
+                target=_work, args=(theirs, *limits), name="sgldbg-engine", daemon=True
+            )
+            try:
+                process.start()
+            except BaseException:
+                ours.close()
+                raise
+            finally:
+                theirs.close()
+            self._worker = (process, ours)
+        return self._worker
+
+    def _end_worker(self, *, at_once: bool) -> None:
+        if self._worker is None:
+            return
+        process, connection = self._worker
+        self._worker = None
+        connection.close()  # an idle worker ends by that
+        if not at_once:
+            process.join(_LEAVE_S)
+        if process.is_alive():
+            process.kill()
+        process.join()
+        process.close()
+
+
+def _engine_error(message: str, notes: Sequence[str] = ()) -> PatchError:
+    return PatchError(
+        message,
+        state="engine",
+        notes=[*notes, "nothing was written on any host"],
+        hints=("the file may be nested too deeply or too large: patch another one",),
+    )
+
+
+def _fate(process: BaseProcess) -> str:
+    code = process.exitcode
+    if code is not None and code < 0:
+        return f"by signal {signal.Signals(-code).name}"
+    return f"exit code {code}"
+
+
+def _work(connection: Connection, timeout_s: float, memory_bytes: int) -> None:
+    """The worker: answers one request after another until the connection ends."""
+    # Ctrl-C goes to the whole group of processes; the controller decides what it means.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    _limit_memory(memory_bytes)
+    sys.setrecursionlimit(_RECURSION)
+    threading.stack_size(_STACK_BYTES)
+    thread = threading.Thread(target=_serve, args=(connection, timeout_s))
+    thread.start()
+    thread.join()
+
+
+def _limit_memory(memory_bytes: int) -> None:
+    _, hard = resource.getrlimit(resource.RLIMIT_AS)
+    limit = memory_bytes if hard == resource.RLIM_INFINITY else min(memory_bytes, hard)
+    resource.setrlimit(resource.RLIMIT_AS, (limit, hard))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
+def _serve(connection: Connection, timeout_s: float) -> None:
+    from orchestrator.planning.making import make  # imported here, in the worker, while it waits
+
+    gc.collect()
+    gc.freeze()
+    # Trees are large and live until the plan is made: collecting in between is 13 % of the parse.
+    gc.disable()
+    while True:
+        try:
+            request = connection.recv()
+        except (EOFError, OSError):
+            return
+        # A controller that was killed cannot end a worker that hangs: this does.
+        signal.alarm(int(timeout_s) + 5)
+        answer = _answer(make, request)
+        signal.alarm(0)
+        with contextlib.suppress(OSError):
+            connection.send(answer)
+        gc.collect()
+
+
+def _answer(make: Any, request: tuple[Any, ...]) -> object:
+    try:
+        return make(*request)
+    except PatchError as error:
+        return error
+    except RecursionError:
+        return _engine_error("the source is nested too deeply to be patched")
+    except MemoryError:
+        return _engine_error("planning needs more memory than it may have")
+    except BaseException as error:  # LibCST's native parser panics outside of Exception
+        last = traceback.format_exception(error)[-3:]
+        text = "".join(last).strip()
+        return _engine_error(f"planning failed: {type(error).__name__}: {error}", [text])
