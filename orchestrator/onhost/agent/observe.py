@@ -97,15 +97,18 @@ def _read_stable(path: str, name: str) -> Tuple[Optional[bytes], Optional[os.sta
             raise Refusal(
                 "unreadable", "cannot read `%s`: %s" % (path, error.strerror), file=name
             ) from None
-        with os.fdopen(fd, "rb") as file:
+        try:
             before = os.fstat(fd)
             if not stat_module.S_ISREG(before.st_mode):
                 raise Refusal("unsupported", "`%s` is no regular file" % path, file=name)
             if before.st_size > _FILE_LIMIT:
                 message = "`%s` has %d bytes, the limit is %d" % (path, before.st_size, _FILE_LIMIT)
                 raise Refusal("too-large", message, file=name)
-            data = file.read()
+            with os.fdopen(fd, "rb", closefd=False) as file:
+                data = file.read(_FILE_LIMIT + 1)
             after = os.fstat(fd)
+        finally:
+            os.close(fd)
         if before.st_mtime_ns == after.st_mtime_ns and len(data) == after.st_size:
             return data, after
     raise Refusal("unreadable", "`%s` changes while it is read" % path, file=name)

@@ -15,6 +15,10 @@ import pytest
 
 from orchestrator.onhost.agent import procfs
 
+# Other Pythons than the tests' own; tests use those that are there, their ids name them.
+PYENV = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"
+OTHER_PYTHONS = {path.parts[-3]: path for path in sorted(PYENV.glob("3.*/bin/python3"))}
+
 # Says that it runs, then does what the test gave it.
 HEAD = "import os, signal, socket, subprocess, sys, time\n"
 TAIL = "\nopen(os.environ['READY'], 'w').close()\ntime.sleep(60)\n"
