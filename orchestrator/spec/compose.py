@@ -50,6 +50,7 @@ class Composer:
         self._code_keys = code_keys
         self._anchors: dict[str, _Node | None] = {}
         self._aliases = 0
+        self._nodes = 0
         self._maps = _Maps()
         self._value: Any = None
 
@@ -80,6 +81,9 @@ class Composer:
             shown = event.tag.replace("tag:yaml.org,2002:", "!!", 1)
             message = f"tags such as `{_short(shown)}` are not allowed"
             self.problems.append(FileError(message, span=span, hints=[hint]))
+        self._nodes += 1
+        if self._nodes > MAX_VALUES:
+            raise FileError(f"more than {MAX_VALUES:,} values", span=span)
         if depth >= MAX_DEPTH:
             raise FileError(f"nested deeper than {MAX_DEPTH} levels", span=span)
         if event.anchor:
