@@ -20,6 +20,10 @@ LEAVE_S = 5.0  # what a process gets, after the end of its streams, to put thing
 HURRY_S = 1.0  # the same when the server itself is closing
 
 
+# What paramiko raises on a link that has just died, depending on how far its thread has got.
+LINK_ERRORS = (OSError, EOFError, paramiko.SSHException)
+
+
 class Exec:
     """Bridges a process and a channel in two threads; both ends push back when they are full.
 
@@ -45,7 +49,7 @@ class Exec:
     def close(self, timeout_s: float) -> None:
         """Let go of the channel and wait until process and threads have ended."""
         self._closing.set()
-        self._channel.close()
+        self._close_channel()
         deadline = time.monotonic() + timeout_s
         while not self.is_over and time.monotonic() < deadline:
             for thread in list(self._threads):
@@ -72,7 +76,7 @@ class Exec:
                 env=dict(self._env),
                 start_new_session=True,
             )
-        except OSError as error:
+        except (OSError, ValueError) as error:  # such as a command with a NUL in it
             self._finish(f"demo sshd: {error}\n".encode(), 126)
             return
         assert process.stdin is not None
@@ -82,11 +86,15 @@ class Exec:
         self._finish(b"", 128 - status if status < 0 else status)
 
     def _finish(self, complaint: bytes, status: int) -> None:
-        with contextlib.suppress(OSError, EOFError, paramiko.SSHException):
+        with contextlib.suppress(*LINK_ERRORS):
             if complaint:
                 self._channel.sendall_stderr(complaint)
             self._channel.send_exit_status(status)
-        self._channel.close()
+        self._close_channel()
+
+    def _close_channel(self) -> None:
+        with contextlib.suppress(*LINK_ERRORS):
+            self._channel.close()
 
     @property
     def _is_gone(self) -> bool:
@@ -97,7 +105,7 @@ class Exec:
         assert process.stdin is not None
         os.set_blocking(descriptor, False)
         broken = False
-        with contextlib.suppress(OSError):  # the channel's; ends as an end of input does
+        with contextlib.suppress(*LINK_ERRORS):  # the end of the link is an end of input
             while data := self._channel.recv(CHUNK_BYTES):
                 broken = broken or not self._write(descriptor, data)
         with contextlib.suppress(OSError):
@@ -133,7 +141,7 @@ class Exec:
         ready = select.poll()
         for descriptor in send:
             ready.register(descriptor, select.POLLIN)
-        with process.stdout, process.stderr, contextlib.suppress(OSError):
+        with process.stdout, process.stderr, contextlib.suppress(*LINK_ERRORS):
             while send and not self._is_gone:
                 for descriptor, _ in ready.poll(GLANCE_S * 1000):
                     data = os.read(descriptor, CHUNK_BYTES)

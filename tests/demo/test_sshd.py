@@ -118,6 +118,11 @@ def test_status_of_a_signal(host: Host) -> None:
     assert host.run("kill -KILL $$")[0] == 128 + signal.SIGKILL
 
 
+def test_a_command_that_cannot_be_run(host: Host) -> None:
+    """What the system refuses is told on stderr, with a status of its own."""
+    assert host.run("a\0b") == (126, b"", b"demo sshd: embedded null byte\n")
+
+
 def test_environment_is_the_hosts_own(host: Host) -> None:
     """Commands see the host's home and variables, and nothing of ours."""
     status, out, _ = host.run("cd; pwd; echo $WHO; env | cut -d= -f1 | sort | tr '\\n' ' '")
