@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
 from orchestrator.errors import HostError
 from orchestrator.model.inventory import Install, LaunchAdopt, Server
-from orchestrator.servers.life import Life, find_value, shown
+from orchestrator.servers.life import Life, find_value, join, shown
 
 # What `sglang.launch_server` listens on when it is not told.
 DEFAULT_PORT = 30000
@@ -91,8 +90,7 @@ def require_restorable(found: Public, host: str, server: Server) -> None:
 def show(found: Public) -> str:
     """One line about a main process, with secrets masked."""
     ports = ", ".join(str(port) for port in found["ports"]) or "none"
-    words = shown(Life(tuple(found["argv"])))
-    line = shlex.join(words)
+    line = join(shown(Life(tuple(found["argv"]))))
     if len(line) > _SHOWN_CHARACTERS:
         line = line[: _SHOWN_CHARACTERS - 3] + "..."
     return f"pid {found['pid']} of {found['user']}, listening on {ports}: {line}"

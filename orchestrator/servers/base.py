@@ -18,10 +18,10 @@ from orchestrator.model.inventory import (
     Server,
 )
 from orchestrator.servers.adopt import choose, find_port, require_restorable, show
-from orchestrator.servers.life import Life, debug_life, for_host, shown
+from orchestrator.servers.life import Life, debug_life, for_host, join, shown
 from orchestrator.servers.ready import require_free_port
 
-__all__ = ["Found", "Life", "debug_life", "find", "find_port", "for_host", "shown"]
+__all__ = ["Found", "Life", "debug_life", "find", "find_port", "for_host", "join", "shown"]
 
 # They replace themselves by the rest of their command line.
 _EXEC_WRAPPERS = frozenset(

@@ -76,7 +76,7 @@ def debug_life(original: Life, restart: Restart) -> Life:
         name = group[0].partition("=")[0]
         removed = _remove(argv, name) if name.startswith("-") else []
         if removed and removed != group:
-            was, now = (shlex.join(_mask_words(words)) for words in (removed, group))
+            was, now = (join(_mask_words(words)) for words in (removed, group))
             notes.append(f"`{was}` is replaced by `{now}`")
     argv += restart.add_args
     env = {**_DEBUG_ENV, **restart.env}
@@ -99,6 +99,11 @@ def shown(life: Life) -> tuple[str, ...]:
     words = [word for name in life.env_unset for word in ("-u", name)]
     words += [f"{name}={mask_value(name, value)}" for name, value in life.env_set.items()]
     return tuple((["env", *words] if words else []) + _mask_words(life.argv))
+
+
+def join(words: Sequence[str]) -> str:
+    """Words that `shown` made, as one line for a shell; masks stay readable."""
+    return " ".join(word if MASK in word else shlex.quote(word) for word in words)
 
 
 def mask_value(name: str, value: str) -> str:

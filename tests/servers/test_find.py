@@ -1,0 +1,204 @@
+"""The one running server that the inventory means, or a refusal that says what was seen."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from orchestrator.errors import HostError
+from orchestrator.model.inventory import LaunchAdopt, LaunchCommand, LaunchPair, LaunchSystemd
+from orchestrator.onhost.agent import procfs
+from orchestrator.servers.base import Life, find
+
+from .conftest import Bench
+
+USER = procfs.user_name(os.getuid())
+START = "to have it started for the session, write `launch: {command: [...]}`"
+CORRECT = "start it, or correct `url` and `hosts` of server `kimi` in the inventory"
+
+
+def refused(*args) -> tuple[str, str, tuple[str, ...], tuple[str, ...]]:
+    with pytest.raises(HostError) as error:
+        find(*args)
+    assert error.value.host == "gpu01"
+    return error.value.code, error.value.message, error.value.notes, error.value.hints
+
+
+def seen(bench: Bench, pid: int, port: int | None, *args: str) -> str:
+    words = " ".join(bench.argv(*args))
+    return f"seen: pid {pid} of {USER}, listening on {port or 'none'}: {words}"
+
+
+def test_adopted_by_its_port(agent, bench: Bench, port):
+    """The server that listens on the port of `url`, with its own command line and directory."""
+    bench.run("--port", "0")
+    child = bench.run("--port", str(port))
+    found = find(agent, bench.server(port), bench.install, bench.host, 0, 1)
+    assert found.description is not None
+    assert found.description["pid"] == child.pid
+    argv = tuple(bench.argv("--port", str(port)))
+    assert (found.host, found.original) == ("gpu01", Life(argv, cwd=str(bench.folder)))
+
+
+def test_adopted_while_it_starts(agent, bench: Bench, port):
+    """A server that does not listen yet is known by its `--port`."""
+    child = bench.run("--port", str(port), "--mode", "silent")
+    bench.run("--port", "1", "--mode", "silent")
+    found = find(agent, bench.server(port), bench.install, bench.host, 0, 1)
+    assert found.description is not None
+    assert found.description["pid"] == child.pid
+
+
+def test_other_ranks(agent, bench: Bench, port):
+    """Found by their node rank, also where several ranks share a machine."""
+    nodes = ["--nnodes", "2"]
+    first = bench.run("--port", str(port), "--node-rank", "0", *nodes)
+    second = bench.run("--node-rank", "1", *nodes)
+    server = bench.server(port)
+    for rank, child in ((0, first), (1, second)):
+        found = find(agent, server, bench.install, bench.host, rank, 2)
+        assert found.description is not None
+        assert found.description["pid"] == child.pid
+    assert refused(agent, server, bench.install, bench.host, 2, 3)[:2] == (
+        "server-not-found",
+        f"no server of `{bench.package}` runs with `--node-rank 2`",
+    )
+
+
+def test_another_rank_without_a_flag(agent, bench: Bench, port):
+    """The only server of a host is that host's rank, wherever its rank is written."""
+    child = bench.run("--mode", "silent")
+    found = find(agent, bench.server(port), bench.install, bench.host, 1, 2)
+    assert found.description is not None
+    assert found.description["pid"] == child.pid
+
+
+def test_nothing_runs(agent, bench: Bench, port):
+    """The refusal says so, and what to do."""
+    assert refused(agent, bench.server(port), bench.install, bench.host, 0, 1) == (
+        "server-not-found",
+        f"no server of `{bench.package}` runs on port {port}",
+        (f"no server of `{bench.package}` runs there at all",),
+        (CORRECT, START),
+    )
+
+
+def test_something_else_runs(agent, bench: Bench, port):
+    """What was seen is listed, with secrets masked."""
+    child = bench.run("--port", "1", "--mode", "silent", "--api-key", "hush-hush")
+    args = ("--port", "1", "--mode", "silent", "--api-key", "[secret]")
+    assert refused(agent, bench.server(port), bench.install, bench.host, 0, 1) == (
+        "server-not-found",
+        f"no server of `{bench.package}` runs on port {port}",
+        (seen(bench, child.pid, None, *args),),
+        (CORRECT, START),
+    )
+
+
+def test_more_than_one(agent, bench: Bench, port):
+    """Nothing is guessed between two servers that fit."""
+    args = ("--port", str(port), "--mode", "silent")
+    children = [bench.run(*args), bench.run(*args)]
+    assert refused(agent, bench.server(port), bench.install, bench.host, 0, 1) == (
+        "server-ambiguous",
+        f"more than one server of `{bench.package}` runs on port {port}",
+        tuple(seen(bench, child.pid, None, *args) for child in children),
+        ("stop the one that is not meant, or give each its own port",),
+    )
+
+
+def test_output_that_cannot_be_given_back(agent, bench: Bench, port):
+    """Refused with the line to write; accepted once the inventory names a file."""
+    reading, writing = os.pipe()
+    child = bench.run("--port", str(port), stdout=writing)
+    os.close(writing)
+    reason = "its stdout goes to a pipe, which cannot be given back"
+    assert refused(agent, bench.server(port), bench.install, bench.host, 0, 1) == (
+        "not-restorable",
+        f"server `kimi` could not be started again as it is: {reason}",
+        (seen(bench, child.pid, port, "--port", str(port)),),
+        (
+            "start it with its output in a file",
+            "or name a file for the restored server: `launch: {adopt: {output: FILE}}`",
+        ),
+    )
+    server = bench.server(port, LaunchAdopt("/var/log/kimi.log"))
+    found = find(agent, server, bench.install, bench.host, 0, 1)
+    os.close(reading)
+    assert found.description is not None
+    assert found.description["restorable"] is False
+
+
+def test_a_directory_that_is_gone(agent, bench: Bench, port):
+    """Another reason is not cured by a file for the output."""
+    gone = bench.folder / "gone"
+    gone.mkdir()
+    env = {"PYTHONPATH": str(bench.folder)}
+    argv = bench.argv("--port", str(port))
+    bench.stage.run(argv, cwd=gone, env=env)
+    gone.rmdir()
+    server = bench.server(port, LaunchAdopt("/var/log/kimi.log"))
+    code, message, _, hints = refused(agent, server, bench.install, bench.host, 0, 1)
+    reason = f"its working directory, `{gone} (deleted)`, is not there any more"
+    assert (code, message, hints) == (
+        "not-restorable",
+        f"server `kimi` could not be started again as it is: {reason}",
+        (START,),
+    )
+
+
+def test_a_command_that_runs(agent, bench: Bench, port):
+    """A server of that very command line is treated as found; also behind what execs it."""
+    child = bench.run("--port", str(port), "--node-rank", "0")
+    command = (*bench.argv("--port", str(port)), "--node-rank", "{rank}")
+    for prefix in ((), ("taskset", "-c", "0"), ("/usr/bin/nohup",)):
+        server = bench.server(port, LaunchCommand((*prefix, *command), {"A": "1"}))
+        found = find(agent, server, bench.install, bench.host, 0, 1)
+        assert found.description is not None
+        assert found.description["pid"] == child.pid
+        argv = tuple(bench.argv("--port", str(port), "--node-rank", "0"))
+        assert found.original == Life(argv, cwd=str(bench.folder))
+
+
+def test_a_command_that_does_not_run(agent, bench: Bench, port):
+    """It will be started as the inventory says, unless somebody else has its port."""
+    launch = LaunchCommand(tuple(bench.argv("--port", str(port))), {"A": "{rank}"}, "/srv")
+    server = bench.server(port, launch)
+    found = find(agent, server, bench.install, bench.host, 0, 1)
+    assert found.description is None
+    assert found.original == Life(launch.command, {"A": "0"}, (), "/srv")
+    child = bench.run("--port", str(port), "--health", "200")
+    code, message, _, hints = refused(agent, server, bench.install, bench.host, 0, 1)
+    title = " ".join(bench.argv("--port", str(port), "--health", "200"))
+    assert (code, message, hints) == (
+        "port-taken",
+        f"port {port} is taken by process {child.pid} ({title}) of {USER}",
+        ("stop that process, or give the server another port",),
+    )
+
+
+def test_a_command_that_runs_twice(agent, bench: Bench, port):
+    """Two processes of one command are not told apart."""
+    args = ("--port", str(port), "--mode", "silent")
+    children = [bench.run(*args), bench.run(*args)]
+    server = bench.server(port, LaunchCommand(tuple(bench.argv(*args))))
+    assert refused(agent, server, bench.install, bench.host, 0, 1) == (
+        "server-ambiguous",
+        "the command of server `kimi` runs 2 times",
+        tuple(seen(bench, child.pid, None, *args) for child in children),
+        ("stop all but one of them",),
+    )
+
+
+@pytest.mark.parametrize(
+    ("launch", "word"), [(LaunchSystemd("kimi"), "systemd"), (LaunchPair(("a",), ("b",)), "stop")]
+)
+def test_kinds_to_come(agent, bench: Bench, launch, word):
+    """Known, not yet built, and said so."""
+    assert refused(agent, bench.server(1, launch), bench.install, bench.host, 0, 1) == (
+        "not-supported",
+        f"server `kimi`: `launch: {{{word}: ...}}` is not supported yet",
+        (),
+        ("use `launch: adopt` or `launch: {command: [...]}`",),
+    )

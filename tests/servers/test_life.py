@@ -1,0 +1,98 @@
+"""Command lines before and after a session's changes, and what of them may be shown."""
+
+from __future__ import annotations
+
+import pytest
+
+from orchestrator.model.inventory import Host, LaunchCommand
+from orchestrator.model.session import Restart
+from orchestrator.servers.base import Life, debug_life, for_host, shown
+from orchestrator.servers.life import find_value, is_secret
+
+BASE = ("python", "-m", "sglang.launch_server")
+QUIET = {"SGLANG_ENABLE_HEALTH_ENDPOINT_GENERATION": "0"}
+
+
+@pytest.mark.parametrize(
+    ("before", "restart", "after", "notes"),
+    [
+        ("--tp 2", Restart(), "--tp 2", ()),
+        ("--tp 2", Restart(("--disable-cuda-graph",)), "--tp 2 --disable-cuda-graph", ()),
+        ("--tp 2 --x", Restart(("--tp", "4")), "--x --tp 4", ("`--tp 2` is replaced by `--tp 4`",)),
+        ("--tp=2 --x", Restart(("--tp", "4")), "--x --tp 4", ("`--tp=2` is replaced by `--tp 4`",)),
+        ("--tp 2", Restart(("--tp=4",)), "--tp=4", ("`--tp 2` is replaced by `--tp=4`",)),
+        ("--tp 2 --x", Restart(("--tp", "2")), "--x --tp 2", ()),
+        ("--a 1 2 3 --b", Restart((), ("--a",)), "--b", ()),
+        ("--a -1 --b", Restart((), ("--a", "--b")), "", ()),
+        ("--a", Restart((), ("--b",)), "--a",
+         ("`--b` is not among its arguments: nothing to remove",)),
+        ("--api-key x", Restart(("--api-key", "y")), "--api-key y",
+         ("`--api-key [secret]` is replaced by `--api-key [secret]`",)),
+        ("--ab 1", Restart(("--a", "2")), "--ab 1 --a 2", ()),
+    ],
+)  # fmt: skip
+def test_arguments(before, restart, after, notes):
+    """Added flags replace those that are there, removed ones take their values along."""
+    life = debug_life(Life((*BASE, *before.split())), restart)
+    assert life.argv == (*BASE, *after.split())
+    assert life.notes == notes
+
+
+def test_environment():
+    """Variables are set and unset; health polls stay quiet unless the session wants them."""
+    original = Life(BASE, {"A": "1", "B": "2"}, ("OLD",), "/srv")
+    life = debug_life(original, Restart(env={"A": None, "C": "3"}))
+    assert life == Life(BASE, {"B": "2", **QUIET, "C": "3"}, ("OLD", "A"), "/srv")
+    name = next(iter(QUIET))
+    assert debug_life(Life(BASE), Restart(env={name: "1"})).env_set == {name: "1"}
+    assert debug_life(Life(BASE), Restart(env={name: None})).env_unset == (name,)
+
+
+def test_what_is_shown():
+    """Secrets are masked wherever they stand; everything else is as it is."""
+    argv = (*BASE, "--api-key", "k1", "--admin-api-key=k2", "--max-total-tokens", "2048")
+    argv = (*argv, "--speculative-token-map", "map.pt", "--url", "http://me:pw@host/x")
+    life = Life(argv, {"HF_TOKEN": "t", "NCCL_DEBUG": "WARN"}, ("A",))
+    words = ["env", "-u", "A", "HF_TOKEN=[secret]", "NCCL_DEBUG=WARN", *BASE]
+    words += ["--api-key", "[secret]", "--admin-api-key=[secret]", "--max-total-tokens", "2048"]
+    words += ["--speculative-token-map", "map.pt", "--url", "http://[secret]@host/x"]
+    assert shown(life) == tuple(words)
+    assert shown(Life(("env", "HF_TOKEN=t", *BASE))) == ("env", "HF_TOKEN=[secret]", *BASE)
+
+
+@pytest.mark.parametrize(
+    ("name", "secret"),
+    [
+        ("HF_TOKEN", True),
+        ("AWS_SECRET_ACCESS_KEY", True),
+        ("--api-key", True),
+        ("db_password", True),
+        ("GOOGLE_APPLICATION_CREDENTIALS", True),
+        ("--max-total-tokens", False),
+        ("--tokenizer-path", False),
+        ("--ssl-keyfile", False),
+        ("SSH_AUTH_SOCK", False),
+        ("PATH", False),
+        ("", False),
+    ],
+)
+def test_names_of_secrets(name, secret):
+    """A name that only contains such a word is none."""
+    assert is_secret(name) is secret
+
+
+def test_the_command_of_a_host():
+    """The four placeholders are filled in everywhere; other braces are left as they are."""
+    command = (*BASE, "--node-rank", "{rank}", "--nnodes={nodes}", '{"a": {"b": 1}}', "{other}")
+    launch = LaunchCommand(command, {"HOST": "{host}", "ADDR": "{address}"}, "/srv/{host}")
+    filled = (*BASE, "--node-rank", "1", "--nnodes=2", '{"a": {"b": 1}}', "{other}")
+    life = for_host(launch, Host("gpu02", address="10.0.0.2"), 1, 2)
+    assert life == Life(filled, {"HOST": "gpu02", "ADDR": "10.0.0.2"}, (), "/srv/gpu02")
+    assert for_host(launch, Host("gpu02"), 1, 2).env_set["ADDR"] == "gpu02"
+
+
+def test_values_of_flags():
+    """Both spellings; the last one counts, as it does for the server."""
+    assert find_value(["--port", "1", "--port=2"], "--port") == "2"
+    assert find_value(["--port=2", "--port"], "--port") == "2"
+    assert find_value(["--ports", "1"], "--port") is None

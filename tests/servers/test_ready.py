@@ -1,0 +1,173 @@
+"""Ready means this very process on its port; a server that dies first is reported at once."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from orchestrator.errors import HostError
+from orchestrator.model.inventory import Host
+from orchestrator.onhost.agent import procfs
+from orchestrator.servers.progress import find_progress
+from orchestrator.servers.ready import read_tail, require_free_port, wait_ready
+
+from .conftest import Bench
+
+
+def failed(*args, **options) -> HostError:
+    with pytest.raises(HostError) as error:
+        wait_ready(*args, **options)
+    return error.value
+
+
+def test_the_first_rank(agent, bench: Bench, port):
+    """200 from a port that its own process owns."""
+    child = bench.run("--port", str(port))
+    report = wait_ready(agent, bench.server(port), bench.life(child), 0)
+    assert (report.host, report.how) == ("gpu01", f"http://127.0.0.1:{port}/health answered 200")
+    assert report.seconds < 10
+
+
+def test_it_waits_while_the_answer_is_503(agent, bench: Bench, port):
+    """Health that is not 200 yet is waited for, and stages of the log are told once each."""
+    health = bench.folder / "health"
+    health.write_text("503")
+    child = bench.run("--port", str(port), "--health", str(health))
+    with open(bench.stderr, "a") as log:
+        log.write("Loading safetensors checkpoint shards:  45% Completed | 9/20 [00:01<00:01]\r")
+    told: list[str] = []
+
+    def on_progress(text: str) -> None:
+        told.append(text)
+        health.write_text("200")
+
+    report = wait_ready(agent, bench.server(port), bench.life(child), 0, on_progress)
+    assert report.how.endswith("/health answered 200")
+    assert told == ["loading weights: 9 of 20"]
+
+
+def test_an_old_server_that_still_answers(agent, bench: Bench, port):
+    """A healthy answer of somebody else's is not ready: its owner is named at once."""
+    old = bench.run("--port", str(port))
+    child = bench.run("--port", str(port), "--mode", "silent")
+    error = failed(agent, bench.server(port), bench.life(child), 0)
+    title = " ".join(bench.argv("--port", str(port)))
+    user = procfs.user_name(os.getuid())
+    expected = f"port {port} is taken by process {old.pid} ({title}) of {user}"
+    assert (error.code, error.message) == ("port-taken", expected)
+    with pytest.raises(HostError) as taken:
+        require_free_port(agent, port)
+    assert taken.value.message == expected
+
+
+def test_a_server_that_dies(agent, bench: Bench, port):
+    """Reported at once with its last lines, secrets masked, bars shortened to their last state."""
+    child = bench.run("--port", str(port), "--mode", "die")
+    error = failed(agent, bench.server(port), _dead(bench, child), 0)
+    assert error.code == "died"
+    assert error.message.startswith("server `kimi` ended ")
+    assert error.message.endswith(" s after its start")
+    assert error.tail == (
+        "server_args=ServerArgs(api_key='[secret]')",
+        "bar 90%",
+        "ValueError: no such model",
+    )
+
+
+def _dead(bench: Bench, child) -> dict:
+    return {"pid": child.pid, "start_time": 1, "stderr": bench.stderr}
+
+
+def test_a_server_that_never_gets_ready(agent, bench: Bench, port):
+    """The time-out says what the last answer was, and what to write to allow more."""
+    child = bench.run("--port", str(port), "--health", "503")
+    server = bench.server(port, timeout_s=0.5)
+    error = failed(agent, server, bench.life(child), 0)
+    answer = f"http://127.0.0.1:{port}/health answered 503"
+    assert (error.code, error.message, error.hints, error.tail) == (
+        "not-ready",
+        f"server `kimi` was not ready after {error.message.split()[6]} s: {answer}",
+        ("allow it more time: `ready: {timeout: ...}` of server `kimi`",),
+        ("server_args=ServerArgs(api_key='[secret]')",),
+    )
+    silent = bench.run("--mode", "silent")
+    error = failed(agent, bench.server(1, timeout_s=0), bench.life(silent), 0)
+    assert error.message == (
+        "server `kimi` was not ready after 0 s: nobody listens on its port yet"
+    )
+
+
+def test_giving_up(agent, bench: Bench, port):
+    """A wait that the session cancels ends at once."""
+    child = bench.run("--mode", "silent")
+    error = failed(agent, bench.server(port), bench.life(child), 0, cancelled=lambda: True)
+    assert (error.code, error.message) == (
+        "cancelled",
+        "waiting for server `kimi` was given up",
+    )
+
+
+def test_another_rank(agent, bench: Bench, port):
+    """Its own health server says that it is ready; without one, rank 0 does."""
+    child = bench.run("--port", "0", "--node-rank", "1")
+    report = wait_ready(agent, bench.server(port), bench.life(child), 1)
+    assert report.how.endswith("/health answered 200")
+    silent = bench.run("--mode", "silent", "--node-rank", "1")
+    turns = iter([False, False, True])
+    report = wait_ready(
+        agent, bench.server(port), bench.life(silent), 1, first_ready=lambda: next(turns)
+    )
+    assert report.how == "it runs, and rank 0 is ready"
+
+
+def test_another_rank_that_dies(agent, bench: Bench, port):
+    """The same report as for the first rank."""
+    child = bench.run("--mode", "die", "--node-rank", "1")
+    error = failed(agent, bench.server(port), _dead(bench, child), 1)
+    assert (error.code, error.tail[-1]) == ("died", "ValueError: no such model")
+
+
+def test_lines_are_safe_to_show(agent, bench: Bench):
+    """No escape sequence and no control character of a log reaches the terminal."""
+    path = bench.folder / "log"
+    path.write_bytes(b"\x1b[31mred\x1b[0m \x1b]0;title\x07x\n\n\x08\xff\n50%\r100%\r\n")
+    assert read_tail(agent, str(path), 9) == ("red x", "\\x08\\xff", "100%")
+    assert read_tail(agent, str(bench.folder / "no"), 9) == ()
+
+
+@pytest.mark.parametrize(
+    ("line", "text"),
+    [
+        ("[2026-11-29 15:43:23 TP0] Load weight begin. avail mem=10 GB", "loading weights"),
+        ("Loading pt checkpoint shards:  50% Completed | 1/2 [..]", "loading weights: 1 of 2"),
+        ("[.. TP0] Load weight end. type=LlamaForCausalLM", "weights loaded"),
+        ("[.. TP1] KV Cache is allocated. #tokens: 2048", "memory pool allocated"),
+        ("[.. TP0] Memory pool end. avail mem=5 GB", "memory pool allocated"),
+        ("[.. TP0] Capture cuda graph begin. This can take minutes", "capturing graphs"),
+        ("Capturing batches (bs=8): 20%|## | 3/15 [00:01]", "capturing graphs: 3 of 15"),
+        ("[.. TP0] Capture draft cuda graph end. Time elapsed: 1 s", "graphs captured"),
+        ("INFO:     Uvicorn running on http://127.0.0.1:1", "warming up"),
+        ("[..] The server is fired up and ready to roll!", "warmed up"),
+        ("Traceback (most recent call last):", ""),
+    ],
+)
+def test_stages_of_a_start(line, text):
+    """The words of the log become a stage; anything else says nothing."""
+    assert find_progress(["Load weight begin" if text else "", line]) == text
+
+
+def test_over_a_real_channel(bench: Bench, port, tmp_path, monkeypatch):
+    """The same against an agent of its own over pipes."""
+    from orchestrator.agent.ship import open_agent
+    from orchestrator.transport.local import LocalTransport
+
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("SGLDBG_STATE", str(tmp_path / "state"))
+    child = bench.run("--port", str(port))
+    agent = open_agent(LocalTransport(), Host("gpu01", transport="local"))
+    try:
+        report = wait_ready(agent, bench.server(port), bench.life(child), 0)
+        assert report.how == f"http://127.0.0.1:{port}/health answered 200"
+    finally:
+        agent.close()
