@@ -17,6 +17,14 @@ _LENGTH = re.compile(rb"(\d{1,4}) ")
 _CHECKSUM = re.compile(rb" ([0-9a-f]{8})(?![0-9a-f])")
 _MOST_PARTS = 64
 _MOST_OPEN = 256
+_NOT_A_RECORD = (
+    ArithmeticError,
+    AttributeError,
+    LookupError,
+    RecursionError,
+    TypeError,
+    ValueError,
+)
 
 
 class RecordReader:
@@ -63,7 +71,7 @@ class RecordReader:
                 self.damaged += 1
                 start = mark + len(_MARK)
                 continue
-            start = mark + len(_MARK) + len(text) + len(str(len(text))) + len("  12345678")
+            start = mark + _size_of(text)
             record = self._take(text)
             if record is not None:
                 found.append(record)
@@ -80,7 +88,7 @@ class RecordReader:
                     return None
                 raw = json.loads(joined)
             record = parse_record(raw, self.host)
-        except (KeyError, TypeError, ValueError, RecursionError):
+        except _NOT_A_RECORD:
             self.damaged += 1
             return None
         return record if self.session in (None, record.session) else None
@@ -112,8 +120,27 @@ def _parse_line(window: bytes) -> bytes | None:
     return text
 
 
+def cut_records(line: bytes) -> bytes:
+    """The line without the probe records in it: they are shown as records, not as text."""
+    kept, start = [], 0
+    while (mark := line.find(_MARK, start)) >= 0:
+        text = _parse_line(line[mark : mark + _LONGEST])
+        if text is None:
+            kept.append(line[start : mark + len(_MARK)])
+            start = mark + len(_MARK)
+            continue
+        kept.append(line[start:mark])
+        start = mark + _size_of(text)
+    return b"".join([*kept, line[start:]])
+
+
+def _size_of(text: bytes) -> int:
+    """The bytes that a record takes up, without its newline."""
+    return len(_MARK) + len(str(len(text))) + 1 + len(text) + 1 + 8
+
+
 def parse_record(raw: Mapping[str, Any], host: str) -> Record:
-    """The record that a probe wrote as `raw`; raises `KeyError`, `TypeError` or `ValueError`.
+    """The record that a probe wrote as `raw`; one of `_NOT_A_RECORD` is raised for anything else.
 
     `host` is what the inventory calls the host it was read from: hosts that share an install share
     the runtime file and the name in it.
@@ -133,13 +160,22 @@ def parse_record(raw: Mapping[str, Any], host: str) -> Record:
         mono_s=float(raw["m"]),
         wall_s=float(raw["w"]),
         ranks={str(k): int(v) for k, v in raw.get("ranks", {}).items()},
-        values=dict(raw.get("v", {})),
-        keys=tuple(raw.get("key", ())),
-        errors={str(k): str(v) for k, v in raw.get("e", {}).items()},
+        values={_whole(str(k)): _whole(v) for k, v in raw.get("v", {}).items()},
+        keys=tuple(_whole(key) for key in raw.get("key", ())),
+        errors={_whole(str(k)): _whole(str(v)) for k, v in raw.get("e", {}).items()},
         expect={str(k): v if v is None else bool(v) for k, v in raw.get("x", {}).items()},
-        requests=tuple(str(r) for r in raw.get("req", ())),
+        requests=tuple(_whole(str(r)) for r in raw.get("req", ())),
         note=str(raw.get("note", "")),
     )
+
+
+def _whole(value: Any) -> Any:
+    """The value without lone surrogates, which no file and no terminal takes."""
+    if isinstance(value, str):
+        return value.encode("utf-8", "replace").decode("utf-8")
+    if isinstance(value, dict):
+        return {_whole(key): _whole(item) for key, item in value.items()}
+    return [_whole(item) for item in value] if isinstance(value, list) else value
 
 
 def merge(*streams: Iterable[Record]) -> list[Record]:
