@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import libcst as cst
 
 from orchestrator.errors import PatchError
 from orchestrator.model.patch import Anchor
+from orchestrator.model.source import Span
 from orchestrator.patching import ladder
 from orchestrator.patching.source import Source
 from orchestrator.patching.structure.match import match
@@ -44,13 +45,16 @@ class _Branch:
     partial: bool
 
 
-def find_places(source: Source, anchor: Anchor) -> tuple[Place, ...]:
+def find_places(
+    source: Source, anchor: Anchor, spans: Mapping[str, Span] | None = None
+) -> tuple[Place, ...]:
     """The places that the anchor describes, in order of the source; never an approximation.
 
-    Several come back only where the anchor asks for all. Raises `PatchError` with state
-    `not found`, `ambiguous`, `out of range`, `refused` or (for the anchor's own text) `parse`.
+    Several come back only where the anchor asks for all. `spans` says where the keys of the anchor
+    (`in`, `which`) stand in the patch's file. Raises `PatchError` with state `not found`,
+    `ambiguous`, `out of range`, `refused` or (for the anchor's own text) `parse`.
     """
-    scope = _find_scope(source, anchor)
+    scope = _find_scope(source, anchor, spans or {})
     if anchor.position == "start":
         return (_start_of(source, anchor, scope),)
     pattern = _pattern(anchor.code or "", anchor)
@@ -85,19 +89,19 @@ def _pattern(text: str, anchor: Anchor) -> Pattern:
         ) from None
 
 
-def _find_scope(source: Source, anchor: Anchor) -> Statement | None:
+def _find_scope(source: Source, anchor: Anchor, spans: Mapping[str, Span]) -> Statement | None:
     if anchor.scope is None:
         return None
     found = find_definitions(source.module, anchor.scope)
     if not found:
-        raise ladder.missing_scope(source, anchor)
+        raise ladder.missing_scope(source, anchor.scope, spans.get("in") or anchor.span)
     if anchor.which is not None:
         if not 1 <= anchor.which <= len(found):
             raise PatchError(
                 f"`which: {anchor.which}` is out of range: `{source.file}` has "
                 f"{_count(len(found), 'definition')} of `{anchor.scope}`",
                 state="out of range",
-                span=anchor.span,
+                span=spans.get("which") or anchor.span,
                 notes=[_definition_note(source, s) for s in found],
                 file=source.file,
             )
@@ -106,7 +110,7 @@ def _find_scope(source: Source, anchor: Anchor) -> Statement | None:
         raise PatchError(
             f"`{source.file}` has {len(found)} definitions of `{anchor.scope}`",
             state="ambiguous",
-            span=anchor.span,
+            span=spans.get("in") or anchor.span,
             notes=[_definition_note(source, s) for s in found],
             hints=("add `which: 1` (counted from the top) to choose one",),
             file=source.file,
@@ -162,8 +166,7 @@ def _choose(
         raise ladder.missing_anchor(source, anchor, pattern, scope)
     wanted = anchor.occurrence
     if anchor.of is not None and len(found) != anchor.of:
-        problem = f"the anchor fits {_count(len(found), 'place')}, not {anchor.of}"
-        raise _out_of_range(source, anchor, found, problem)
+        raise _out_of_range(source, anchor, found, f"`of: {anchor.of}` was expected")
     if wanted is None and len(found) == 1:
         return found
     if wanted is None:
@@ -171,8 +174,7 @@ def _choose(
     if wanted == 0:
         return found
     if wanted > len(found):
-        problem = f"the anchor fits {_count(len(found), 'place')}; there is no number {wanted}"
-        raise _out_of_range(source, anchor, found, problem)
+        raise _out_of_range(source, anchor, found, f"there is no `occurrence: {wanted}`")
     return [found[wanted - 1 if wanted > 0 else wanted]]
 
 
@@ -180,7 +182,7 @@ def _out_of_range(
     source: Source, anchor: Anchor, found: Sequence[Statement], problem: str
 ) -> PatchError:
     return PatchError(
-        f"{problem} in {_where(source, anchor)}",
+        f"the anchor fits {_count(len(found), 'place')} in {_where(source, anchor)}: {problem}",
         state="out of range",
         span=anchor.code_span or anchor.span,
         notes=[place_note(source, s) for s in found],

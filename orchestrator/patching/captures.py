@@ -15,7 +15,7 @@ from orchestrator.model.patch import Capture, Probe
 from orchestrator.model.source import Span
 from orchestrator.patching.flow import names_bound
 from orchestrator.patching.reading import kind_of
-from orchestrator.patching.standing import Standing, class_of
+from orchestrator.patching.standing import Standing, class_of, mangled
 
 # Calls that cost more than a look, by method name.
 _COSTS = {
@@ -138,7 +138,8 @@ def _free_names(table: symtable.SymbolTable) -> set[str]:
 
 
 def _check_name(name: str, asked: _Asked, standing: Standing) -> Iterator[str]:
-    real = _mangled(name, standing)
+    owner = class_of(standing)
+    real = mangled(name, owner)
     symbol = _lookup(standing.table, real)
     is_function = standing.kind == "function"
     if standing.kind != "module":
@@ -164,7 +165,9 @@ def _unsure(name: str, sure: bool, asked: _Asked, standing: Standing) -> Iterato
 
 
 def _why_unbound(name: str, real: str, standing: Standing) -> str:
-    lines = [line for bound, line in names_bound(standing.owner) if bound == real]
+    owner = class_of(standing)
+    found = [(mangled(bound, owner), line) for bound, line in names_bound(standing.owner)]
+    lines = [line for bound, line in found if bound == real]
     if lines and min(lines) >= standing.line:
         return (
             f"`{name}` is bound only later in {standing.title}, in line {min(lines)}: "
@@ -197,7 +200,7 @@ def _refuse_enclosing(
 def _check_global(name: str, real: str, asked: _Asked, standing: Standing) -> Iterator[str]:
     module = standing.tables[0]
     symbol = _lookup(module, real)
-    if symbol is not None and symbol.is_assigned():
+    if _binds(symbol):
         if standing.kind == "module":
             sure = (standing.state or {}).get(real)
             if sure is None:
@@ -206,7 +209,7 @@ def _check_global(name: str, real: str, asked: _Asked, standing: Standing) -> It
         return
     if hasattr(builtins, name) or name in _MODULE_NAMES or _is_global_elsewhere(module, real):
         return
-    if _lookup(module, "*") is not None or _has_star(standing):
+    if _has_star(standing.module):
         yield f"`{name}` may come from a `from ... import *`: not checked"
         return
     raise _refusal(
@@ -224,7 +227,7 @@ def _did_you_mean(name: str, real: str, standing: Standing) -> list[str]:
             hints.append(f"it is an attribute of the class: `{table.get_name()}.{name}`")
     local = [*(standing.state or {})]
     local += [s.get_name() for s in standing.table.get_symbols() if s.is_free()]
-    module = [s.get_name() for s in standing.tables[0].get_symbols() if s.is_assigned()]
+    module = [s.get_name() for s in standing.tables[0].get_symbols() if _binds(s)]
     for names in (local, module, dir(builtins)):
         near = difflib.get_close_matches(name, names, 1, 0.7)
         if near:
@@ -236,16 +239,13 @@ def _did_you_mean(name: str, real: str, standing: Standing) -> list[str]:
 def _is_global_elsewhere(table: symtable.SymbolTable, name: str) -> bool:
     """Whether some function declares the name `global` and binds it."""
     symbol = _lookup(table, name)
-    if symbol is not None and symbol.is_declared_global() and symbol.is_assigned():
+    if symbol is not None and symbol.is_declared_global() and _binds(symbol):
         return True
     return any(_is_global_elsewhere(child, name) for child in table.get_children())
 
 
-def _has_star(standing: Standing) -> bool:
-    tree: ast.AST = standing.owner
-    return isinstance(tree, ast.Module) and any(
-        isinstance(n, ast.ImportFrom) and n.names[0].name == "*" for n in ast.walk(tree)
-    )
+def _has_star(module: ast.Module) -> bool:
+    return any(isinstance(n, ast.ImportFrom) and n.names[0].name == "*" for n in ast.walk(module))
 
 
 def _lookup(table: symtable.SymbolTable, name: str) -> symtable.Symbol | None:
@@ -255,10 +255,9 @@ def _lookup(table: symtable.SymbolTable, name: str) -> symtable.Symbol | None:
         return None
 
 
-def _mangled(name: str, standing: Standing) -> str:
-    owner = (class_of(standing) or "").lstrip("_")
-    private = name.startswith("__") and not name.endswith("__")
-    return f"_{owner}{name}" if private and owner else name
+def _binds(symbol: symtable.Symbol | None) -> bool:
+    """Whether a scope's own code binds a name."""
+    return symbol is not None and (symbol.is_assigned() or symbol.is_imported())
 
 
 def _refusal(asked: _Asked, message: str, hints: Sequence[str] = ()) -> PatchError:

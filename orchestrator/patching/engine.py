@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from orchestrator.errors import PatchError
 from orchestrator.model.patch import Anchor, Edit, Insert, Patch, Probe
 from orchestrator.model.plan import Insertion, Site
+from orchestrator.model.source import Span
 from orchestrator.patching.anchor import Place, find_places
 from orchestrator.patching.captures import check_captures
 from orchestrator.patching.edits import (
@@ -76,7 +77,7 @@ def fit(source: Source, wanted: Wanted) -> Fitted:
     """
     try:
         _refuse_patched(source, wanted)
-        places = find_places(source, wanted.anchor)
+        places = find_places(source, wanted.anchor, _spans(wanted))
         parts = [_fit_place(source, wanted, place) for place in places]
     except PatchError as error:
         error.file = error.file or source.file
@@ -97,7 +98,9 @@ def edit_source(source: Source, fitted: Sequence[Fitted]) -> Edited:
         changes = [m.change for f in probes for m in f.made]
         first = make_import(source, probes[0].wanted.package, changes)
         if first.moves:
-            warnings.append(f"`{source.file}`: the import has a line of its own, lines move")
+            warnings.append(
+                f"`{source.file}`: the import of the runtime has its own line: the lines below move"
+            )
         made.insert(0, first)
     after, insertions = splice(source, [m.change for m in made])
     warnings += prove(
@@ -109,6 +112,16 @@ def edit_source(source: Source, fitted: Sequence[Fitted]) -> Edited:
     )
     sites = tuple(s for f in fitted for s in f.sites)
     return Edited(after, _sha256(after), insertions, sites, tuple(dict.fromkeys(warnings)))
+
+
+def _spans(wanted: Wanted) -> dict[str, Span]:
+    """Where the keys of the wanted alternative stand in the patch's file."""
+    number = next((n for n, e in enumerate(wanted.patch.edits) if e.site == wanted.edit.site), 0)
+    for where in (f"edits.{number}.where.{wanted.alternative - 1}.", f"edits.{number}.where."):
+        found = {k: s for k, s in wanted.patch.spans.items() if k.startswith(where)}
+        if found:
+            return {k.removeprefix(where): s for k, s in found.items()}
+    return {}
 
 
 def _refuse_patched(source: Source, wanted: Wanted) -> None:
@@ -142,7 +155,10 @@ def _fit_place(source: Source, wanted: Wanted, place: Place) -> tuple[Made, Site
         made, warnings = _fit_probe(source, wanted, place, standing)
     line = source.line_of(place.statement.node)
     if made.moves:
-        warnings.append(f"`{source.file}`: `{wanted.edit.site}` moves the lines after line {line}")
+        warnings.append(
+            f"`{source.file}`: `{wanted.edit.site}` has its own line at line {line}: "
+            "the lines below move"
+        )
     clears = isinstance(action, Probe) and standing is not None and may_clear_locals(standing)
     site = Site(
         site=wanted.edit.site,

@@ -11,6 +11,7 @@ import libcst as cst
 
 from orchestrator.errors import PatchError
 from orchestrator.model.patch import Anchor
+from orchestrator.model.source import Span
 from orchestrator.patching.source import Source
 from orchestrator.patching.structure.match import match
 from orchestrator.patching.structure.pattern import (
@@ -46,9 +47,8 @@ def yaml_line(key: str, text: str) -> str:
     return f"{key}: {flat if plain else json.dumps(flat, ensure_ascii=False)}"
 
 
-def missing_scope(source: Source, anchor: Anchor) -> PatchError:
+def missing_scope(source: Source, wanted: str, span: Span | None) -> PatchError:
     """The error for a scope that the file does not define, with the nearest that it does."""
-    wanted = anchor.scope or ""
     names = list(dict.fromkeys(qualified_name(s) for s in all_definitions(source.module)))
     last = wanted.rsplit(".", 1)[-1]
     near = [n for n in names if n.rsplit(".", 1)[-1] == last][:_SHOWN]
@@ -58,14 +58,14 @@ def missing_scope(source: Source, anchor: Anchor) -> PatchError:
         return PatchError(
             f"`{wanted}` is a lambda (line {anonymous}): it holds no statements",
             state="refused",
-            span=anchor.span,
+            span=span,
             hints=("put the probe where it is called",),
             file=source.file,
         )
     return PatchError(
         f"`{source.file}` has no `{wanted}`",
         state="not found",
-        span=anchor.span,
+        span=span,
         notes=() if names else ("the file defines no function and no class",),
         hints=[f"did you mean `{yaml_line('in', n)}`" for n in near],
         file=source.file,
@@ -96,19 +96,17 @@ def missing_anchor(
     kept = _inside_expression(source, anchor, pattern, inside)
     if isinstance(kept, PatchError):
         return kept
-    hints = [
-        *_outside_branch(source, anchor, pattern, inside),
-        *kept,
-        *_looser(source, anchor, pattern, inside),
-        *_moved(source, pattern, scope),
-    ]
+    outside = list(_outside_branch(source, anchor, pattern, inside))
+    hints = [*outside, *kept]
+    if not outside:
+        hints += [*_looser(source, anchor, pattern, inside), *_moved(source, pattern, scope)]
     if scope is not None and isinstance(scope.node, cst.FunctionDef):
         hints.append("the function itself is there: `at: start`")
     return PatchError(
         f"the anchor was not found in {where}",
         state="not found",
         span=span,
-        notes=_nearest(source, pattern, inside),
+        notes=() if outside else _nearest(source, pattern, inside),
         hints=hints,
         file=source.file,
     )
@@ -129,14 +127,19 @@ def _looser(
     source: Source, anchor: Anchor, pattern: Pattern, inside: list[Statement]
 ) -> Iterator[str]:
     """Patterns with less in them that fit exactly one place of the same scope."""
-    for why, node in (("with any arguments", _any_arguments(pattern.node)),
-                      ("by its target alone", _target_only(pattern.node)),
-                      ("by its call alone", _call_only(pattern.node))):  # fmt: skip
-        if node is None:
+    rungs = {
+        "with any arguments": _any_arguments(pattern.node),
+        "by its target alone": _target_only(pattern.node),
+        "by its call alone": _call_only(pattern.node),
+    }
+    fits_already = False
+    for why, node in rungs.items():
+        if node is None or (fits_already and why == "by its call alone"):
             continue
         looser = Pattern(pattern.text, node, pattern.is_header)
         found = [s for s in inside if match(looser, s.node) is not None]
         if len(found) == 1:
+            fits_already = True
             line = yaml_line(anchor.position, _text_of(source, looser))
             yield f"{why} it fits line {source.line_of(found[0].node)}: `{line}`"
 

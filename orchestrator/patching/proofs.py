@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from orchestrator.errors import PatchError
 from orchestrator.model.plan import Insertion
 from orchestrator.patching.reading import read_python
+from orchestrator.patching.removal import remove_ours
 from orchestrator.patching.source import Source
 from orchestrator.patching.splice import remove_insertions
 
@@ -37,6 +38,8 @@ def prove(
     if back is None or hashlib.sha256(back).digest() != hashlib.sha256(source.data).digest():
         raise _failed(source, "taking the insertions out does not give the original bytes")
     if source.reading is None:
+        if probes_only and remove_ours(after, source.file).data != source.data:
+            raise _failed(source, "the code without the probes is not the original code")
         return (
             f"`{source.file}` is not syntax that this Python reads: names and syntax of its edits "
             "are left to the interpreter on the host",

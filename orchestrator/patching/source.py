@@ -160,7 +160,7 @@ def _check_encoding(data: bytes, file: str) -> None:
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         raise PatchError(
-            f"`{file}` line {line}: byte 0x{data[error.start]:02X} is not {error.encoding}",
+            f"`{file}` line {line}: byte 0x{data[error.start]:02X} is not {error.encoding.upper()}",
             state="parse",
             notes=("a file without an encoding line is UTF-8",),
             file=file,

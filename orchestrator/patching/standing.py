@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import symtable
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from orchestrator.patching.anchor import Place
@@ -22,6 +23,7 @@ class Standing:
 
     tables: tuple[symtable.SymbolTable, ...]
     names: tuple[str, ...]
+    module: ast.Module
     owner: ast.AST
     state: State
     line: int
@@ -53,21 +55,28 @@ def find_standing(source: Source, place: Place) -> Standing | None:
     owner = reading.statements.get(source.place_of(scopes[-1])) if scopes else reading.tree
     if tables is None or statement is None or owner is None:
         return None
-    return Standing(
-        tuple(tables),
-        tuple(d.name.value for d in scopes),
-        owner,
-        bound_at(owner, statement, place.side),
-        statement.lineno,
-    )
+    state = bound_at(owner, statement, place.side)
+    owner_class = _class_name(tables)
+    if state is not None:
+        state = {mangled(name, owner_class): sure for name, sure in state.items()}
+    names = tuple(d.name.value for d in scopes)
+    return Standing(tuple(tables), names, reading.tree, owner, state, statement.lineno)
 
 
 def class_of(standing: Standing) -> str | None:
     """The innermost class around a place, by whose name the compiler mangles `__private` names."""
-    for table in reversed(standing.tables):
-        if kind_of(table) == "class":
-            return table.get_name()
-    return None
+    return _class_name(standing.tables)
+
+
+def _class_name(tables: Sequence[symtable.SymbolTable]) -> str | None:
+    return next((t.get_name() for t in reversed(tables) if kind_of(t) == "class"), None)
+
+
+def mangled(name: str, class_name: str | None) -> str:
+    """The name as the compiler knows it inside that class."""
+    owner = (class_name or "").lstrip("_")
+    private = name.startswith("__") and not name.endswith("__")
+    return f"_{owner}{name}" if private and owner else name
 
 
 def may_clear_locals(standing: Standing) -> bool:

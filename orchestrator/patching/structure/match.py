@@ -74,10 +74,26 @@ def _pairs(
     if isinstance(p, cst.Param) and isinstance(t, cst.Param):
         # The star is told by `_parameters`.
         return ((p.name, t.name), (p.annotation, t.annotation), (p.default, t.default))
+    if isinstance(p, cst.FormattedStringExpression) and p.equal is not None:
+        return ((_code(p), _code(t)),)  # `f"{x = }"` shows its own layout
+    if isinstance(p, cst.ClassDef) and isinstance(t, cst.ClassDef):
+        skip = skip | {"bases", "keywords"}
+        rows = ((*p.bases, *p.keywords), (*t.bases, *t.keywords))
+        return (rows, *_plain_pairs(p, t, skip))
+    return _plain_pairs(p, t, skip)
+
+
+def _plain_pairs(
+    p: cst.CSTNode, t: cst.CSTNode, skip: frozenset[str]
+) -> tuple[tuple[object, object], ...]:
     names: tuple[str, ...] = tuple(n for n in _meaningful(type(p)) if n not in skip)
     if isinstance(p, cst.FunctionDef | cst.ClassDef) and not p.decorators:
         names = tuple(n for n in names if n != "decorators")
     return tuple((getattr(p, n), getattr(t, n)) for n in names)
+
+
+def _code(node: cst.CSTNode) -> str:
+    return cst.Module([]).code_for_node(node)
 
 
 @lru_cache(maxsize=512)

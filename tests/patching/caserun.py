@@ -1,0 +1,40 @@
+"""Runs one case folder: `before.py` and `patch.yaml` through the real engine."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from orchestrator.diagnostics import render
+from orchestrator.errors import OrchestratorError
+from orchestrator.patching.engine import Wanted, edit_file
+from orchestrator.patching.removal import remove_ours
+from orchestrator.spec.patch import read_patch
+
+
+@dataclass(frozen=True)
+class Ran:
+    """What became of a case: new bytes, or the whole text of an error; and warnings, a line each.
+
+    `left` is what taking our statements out by structure makes of the new bytes.
+    """
+
+    data: bytes | None
+    error: str
+    warnings: str
+    left: bytes | None
+
+
+def run_case(folder: Path) -> Ran:
+    """Apply every edit of the case at its one place."""
+    try:
+        patch = read_patch(folder / "patch.yaml")
+        wanted = [
+            Wanted(patch, patch.package, edit.where[0].file, edit, edit.where[0])
+            for edit in patch.edits
+        ]
+        edited = edit_file((folder / "before.py").read_bytes(), wanted)
+    except OrchestratorError as error:
+        return Ran(None, render(error).replace(f"{folder}/", "") + "\n", "", None)
+    warnings = "".join(f"{warning}\n" for warning in edited.warnings)
+    return Ran(edited.data, "", warnings, remove_ours(edited.data, "sglang/m.py").data)

@@ -1,0 +1,6 @@
+import os
+
+
+def f(x):
+    a = 1
+    return a

@@ -1,0 +1,5 @@
+﻿"""Doc."""
+import os
+def f(x):
+    a = x
+    return a

@@ -1,0 +1,4 @@
+import os
+def f(x):
+    y = x
+    return y

@@ -1,0 +1,6 @@
+from sglang import _sgldbg; import os
+def f(x):
+    while x:
+        a = x; _sgldbg.off("p.1") or _sgldbg.hit("p.1", locals())
+        b = a
+    return b

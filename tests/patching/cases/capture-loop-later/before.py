@@ -1,0 +1,6 @@
+import os
+def f(x):
+    while x:
+        a = x
+        b = a
+    return b

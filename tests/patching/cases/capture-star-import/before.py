@@ -1,0 +1,4 @@
+from os import *
+def f(x):
+    y = x
+    return y

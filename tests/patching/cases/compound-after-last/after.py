@@ -1,0 +1,10 @@
+from sglang import _sgldbg; import os
+def f(x):
+    for i in x:
+        y = i
+    _sgldbg.off("p.1") or _sgldbg.hit("p.1", locals())
+    # a footer
+
+
+def g():
+    pass

@@ -1,0 +1,2 @@
+# coding: latin-99
+import os

@@ -1,0 +1,7 @@
+import os
+
+
+def f(x):
+    locals = x
+    y = x
+    return y, locals

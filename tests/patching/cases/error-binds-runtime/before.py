@@ -1,0 +1,8 @@
+import os
+
+_sgldbg = None
+
+
+def f(x):
+    y = x
+    return y

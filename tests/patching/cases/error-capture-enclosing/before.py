@@ -1,0 +1,11 @@
+import os
+
+
+def f(x):
+    n = 0
+
+    def inner(y):
+        z = y
+        return z
+
+    return inner, n

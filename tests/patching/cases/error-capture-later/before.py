@@ -1,0 +1,7 @@
+import os
+
+
+def f(x):
+    y = x
+    z = y
+    return z

@@ -1,0 +1,6 @@
+import os
+
+
+def f(x):
+    y = x
+    return y

@@ -1,0 +1,7 @@
+import os
+
+
+class A:
+    def f(self):
+        y = super().f()
+        return y

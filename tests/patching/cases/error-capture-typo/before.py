@@ -1,0 +1,6 @@
+import os
+
+
+def f(embeds):
+    y = embeds
+    return y

@@ -1,0 +1,2 @@
+import os
+A = 1

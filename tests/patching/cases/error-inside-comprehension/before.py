@@ -1,0 +1,3 @@
+import os
+def f(x):
+    return [g(v) for v in x]

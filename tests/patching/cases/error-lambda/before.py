@@ -1,0 +1,2 @@
+import os
+h = lambda v: v + 1

@@ -1,0 +1,4 @@
+import os
+def f(h, s):
+    h = s + h
+    return h

@@ -1,0 +1,5 @@
+import os
+def f(h, s):
+    h = s + h
+    h = s + h
+    h = s + h

@@ -1,0 +1,4 @@
+import os
+def f(a, b, c):
+    total = a + b + c
+    return total

@@ -1,0 +1,5 @@
+import os
+
+def f(x):
+    a = x
+    return a

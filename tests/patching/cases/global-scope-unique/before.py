@@ -1,0 +1,6 @@
+import os
+
+
+class A:
+    def f(self):
+        self.n = g(1)

@@ -1,0 +1,10 @@
+#!/usr/bin/env python3
+# -*- coding: utf-8 -*-
+# Copyright: nobody.
+
+from sglang import _sgldbg; import os
+
+
+def f(x):
+    a = x; _sgldbg.off("p.1") or _sgldbg.hit("p.1", locals())
+    return a

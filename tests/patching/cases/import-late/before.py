@@ -1,0 +1,10 @@
+def g():
+    pass
+
+
+import os
+
+
+def f(x):
+    a = x
+    return a

@@ -1,0 +1,4 @@
+import os
+def f(x):
+    a = x
+    return a

@@ -1,0 +1,7 @@
+import os
+def f(x):
+    y = 0
+
+    # why a
+    a = x
+    return a

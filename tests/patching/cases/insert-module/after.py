@@ -1,0 +1,5 @@
+"""Doc."""
+import os
+
+A = 1
+B = A

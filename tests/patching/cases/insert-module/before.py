@@ -1,0 +1,4 @@
+"""Doc."""
+import os
+
+A = 1

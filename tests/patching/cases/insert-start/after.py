@@ -1,0 +1,7 @@
+import os
+
+
+def f(x):
+    """Doc."""
+    x = x + 1
+    return x

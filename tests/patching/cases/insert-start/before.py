@@ -1,0 +1,6 @@
+import os
+
+
+def f(x):
+    """Doc."""
+    return x

@@ -1,0 +1,6 @@
+import os
+
+def f(x):
+    a = x
+    b = a
+    return b

@@ -1,0 +1,4 @@
+import os
+
+size = os.getpid()
+limit = 2

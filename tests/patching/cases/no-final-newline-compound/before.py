@@ -1,0 +1,3 @@
+import os
+def f(x):
+    if x: x = 1

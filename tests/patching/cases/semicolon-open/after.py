@@ -1,0 +1,5 @@
+from sglang import _sgldbg; import os
+def f(x):
+    a = 1;_sgldbg.off("p.1") or _sgldbg.hit("p.1", locals());
+    b = 2 ;  _sgldbg.off("p.2") or _sgldbg.hit("p.2", locals());# open
+    return a

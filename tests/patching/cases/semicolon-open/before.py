@@ -1,0 +1,5 @@
+import os
+def f(x):
+    a = 1;
+    b = 2 ;  # open
+    return a

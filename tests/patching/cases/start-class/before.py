@@ -1,0 +1,7 @@
+import os
+
+
+class A:
+    '''Doc.'''
+
+    size = 3

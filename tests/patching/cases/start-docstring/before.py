@@ -1,0 +1,9 @@
+import os
+
+N = 0
+
+
+def f(x):
+    """Count."""
+    global N
+    N = N + x

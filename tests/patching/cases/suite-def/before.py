@@ -1,0 +1,3 @@
+import os
+def f(x): return x
+class C: limit = 1

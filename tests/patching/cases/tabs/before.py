@@ -1,0 +1,6 @@
+import os
+class A:
+	def f(self):
+		if self:
+		      y = 1
+		return 2

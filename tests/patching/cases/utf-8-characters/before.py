@@ -1,0 +1,4 @@
+import os
+def f(n):
+    größe = "é" * n; s = "…"
+    return s
