@@ -65,7 +65,13 @@ def _look(contact: Contact, book: Inventory) -> dict[str, Any]:
 
 def _locate(contact: Contact, install: Install, pid: int | None) -> dict[str, Any]:
     assert contact.agent is not None
-    args = {"python": install.python, "package": install.package, "pid": pid, "env": {}, "cwd": None}
+    args = {
+        "python": install.python,
+        "package": install.package,
+        "pid": pid,
+        "env": {},
+        "cwd": None,
+    }
     try:
         value = dict(contact.agent.call("locate", args, timeout_s=60.0).value)
     except HostError as error:

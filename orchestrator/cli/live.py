@@ -21,7 +21,7 @@ class LiveProgress:
 
     def __init__(self, hosts: Sequence[str], console: Console | None = None) -> None:
         self._console = console or Console(stderr=True)
-        self._rows: dict[str, tuple[str, str, str]] = {h: ("", "", "") for h in hosts}
+        self._rows: dict[str, tuple[str, str, str]] = dict.fromkeys(hosts, ("", "", ""))
         self._began = time.monotonic()
         self._lock = threading.Lock()
         self._live: Live | None = None

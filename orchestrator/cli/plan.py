@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import tempfile
+from datetime import datetime
 from pathlib import Path
 
 import click
@@ -14,9 +15,8 @@ from orchestrator.cli.options import project_options
 from orchestrator.diagnostics import fold_hosts
 from orchestrator.model.plan import Plan
 from orchestrator.servers.base import shown
-from orchestrator.session.engine import Engine
-from orchestrator.session.rundir import RunDir, plan_facts
 from orchestrator.session.run import Run, new_session_id
+from orchestrator.session.rundir import RunDir, plan_facts
 
 
 @click.command("plan")
@@ -27,12 +27,15 @@ def command(
     session_file: Path, inventory: Path | None, patches: tuple[Path, ...], as_json: bool
 ) -> None:
     """Show the diff of every distinct file and the restart, without writing anything."""
-    from datetime import datetime
-
     with tempfile.TemporaryDirectory(prefix="sgldbg-plan-") as scratch:
         job = read_job(session_file, inventory, patches, Path(scratch))
         with LiveProgress([h.name for h in job.hosts]) as progress:
-            run = Run(job, progress, RunDir(Path(scratch)), new_session_id(job.session.name, datetime.now()))
+            run = Run(
+                job,
+                progress,
+                RunDir(Path(scratch)),
+                new_session_id(job.session.name, datetime.now()),
+            )
             plan = run.look()
         lives = {
             m.name: (shown(m.found.original), shown(run.life(m)))
@@ -54,7 +57,9 @@ def _show(plan: Plan, lives: dict[str, tuple[tuple[str, ...], tuple[str, ...]]])
         if file.before_sha256 is None:
             click.echo(f"# {hosts}: creates {file.file} ({len(file.after)} bytes)")
             continue
-        click.echo(f"# {hosts}: {file.file} ({file.before_sha256[:12]} -> {file.after_sha256[:12]})")
+        click.echo(
+            f"# {hosts}: {file.file} ({file.before_sha256[:12]} -> {file.after_sha256[:12]})"
+        )
         click.echo(file.diff, nl=False)
     for host, (before, after) in lives.items():
         click.echo(f"# {host}: the server as it is")

@@ -60,10 +60,9 @@ def _show(contacts: list[Contact]) -> None:
 def session_lines(session: Mapping[str, Any]) -> list[str]:
     """One unfinished session in words."""
     left_s = max(0, int(session["deadline_s"] - session["now_s"])) if session["deadline_s"] else 0
-    if session["expired"]:
-        until = "its lease is over"
-    else:
-        until = f"reverts by itself in {left_s} s"
+    until = "its lease is over" if session["expired"] else f"reverts by itself in {left_s} s"
+    if session["deadline_s"] is None:
+        until = "kept without an end"
     lines = [
         f"session {session['session']} of {session['holder']} since {session['since']}:"
         f" {session['state']}, {until}, guard {session['guard']}, server {session['server']}"

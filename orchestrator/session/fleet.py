@@ -112,9 +112,7 @@ class Fleet:
                 member.error = error
                 self.progress.stage(member.name, stage, "failed", error.message)
                 return error
-            self.progress.stage(
-                member.name, stage, "done", text if isinstance(text, str) else ""
-            )
+            self.progress.stage(member.name, stage, "done", text if isinstance(text, str) else "")
             return None
 
         with ThreadPoolExecutor(min(_THREADS, len(chosen)), f"sgldbg-{stage}") as pool:

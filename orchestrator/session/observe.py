@@ -41,9 +41,7 @@ def look(
         member.found = find(member.channel, server, install, member.host, member.rank, nodes)
         member.install = locate(member, server, install)
         _end_leftovers(member)
-        member.probe_dir = (
-            f"{member.channel.hello['tmp_dir']}/sgldbg-{session_id}-{member.name}"
-        )
+        member.probe_dir = f"{member.channel.hello['tmp_dir']}/sgldbg-{session_id}-{member.name}"
         member.view = _view(member, install, patches)
         return _summary(member)
 

@@ -84,7 +84,7 @@ class Run:
         members = [Member(host, rank) for rank, host in enumerate(job.hosts)]
         self.fleet = Fleet(members, progress)
         self.grace_s = min(_LONGEST_GRACE_S, job.session.lease_s)
-        self.collector = Collector(self.fleet, run_dir, job.session)
+        self.collector = Collector(self.fleet, run_dir, job.session, session_id)
         self._first_ready = threading.Event()
 
     def execute(self) -> Ending:
@@ -152,6 +152,7 @@ class Run:
             self.job.session.after,
             self.job.port,
             self.grace_s,
+            self.collector.drain,
         )
         with Heartbeat(self.fleet, self.job.session.lease_s):
             try:
@@ -159,7 +160,6 @@ class Run:
                 self._debug_life(plan)
                 met = self._observe_life(plan)
             finally:
-                self.collector.drain()
                 tail.run()
                 self.collector.close()
         return self.collector.verdict(self.job.patches, plan, met)
@@ -302,4 +302,3 @@ def _signals(fleet: Fleet) -> Iterator[None]:
     finally:
         for number, old in before.items():
             signal.signal(number, old)
-

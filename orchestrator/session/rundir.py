@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import threading
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -65,14 +64,6 @@ class RunDir:
         """Add records to `records.jsonl`."""
         for record in records:
             self.append("records.jsonl", asdict(record))
-
-    def size_bytes(self) -> int:
-        """What the run takes on disk."""
-        return sum(
-            os.path.getsize(os.path.join(folder, name))
-            for folder, _, names in os.walk(self.path)
-            for name in names
-        )
 
 
 def plan_facts(plan: Plan) -> dict[str, Any]:

@@ -36,8 +36,7 @@ def begin(session_id: str, holder: str, lease_s: float, grace_s: float) -> Act:
         member.deadline_s = value["deadline_s"]
         if value["probe_dir"] != member.probe_dir:
             raise HostError(
-                f"the agent keeps probes in {value['probe_dir']}, the plan says"
-                f" {member.probe_dir}",
+                f"the agent keeps probes in {value['probe_dir']}, the plan says {member.probe_dir}",
                 host=member.name,
                 code="crash",
             )
@@ -72,9 +71,7 @@ def stage(plan: Plan, package: str) -> Act:
         member.state = "staged"
         copies = [f["file"] for f in value["files"] if f["kept"] == "copy"]
         if copies:
-            member.notes.append(
-                f"kept as a copy, so the inode will differ: {', '.join(copies)}"
-            )
+            member.notes.append(f"kept as a copy, so the inode will differ: {', '.join(copies)}")
         return f"{len(files)} files"
 
     return act
@@ -106,9 +103,7 @@ def stop_server(which: str, timeout_s: float, port: int) -> Act:
         if which == "original":
             member.stopping = True
         args = {"which": which, "timeout_s": timeout_s, "port": port if member.rank == 0 else None}
-        value = member.channel.call(
-            "stop-server", args, timeout_s=2 * timeout_s + _SLACK_S
-        ).value
+        value = member.channel.call("stop-server", args, timeout_s=2 * timeout_s + _SLACK_S).value
         if value["left"]:
             raise HostError(
                 f"processes outlived SIGKILL: {value['left']}", host=member.name, code="not-stopped"

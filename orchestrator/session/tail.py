@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from orchestrator.errors import HostError
@@ -25,7 +26,8 @@ class Tail:
     """What the end of a session needs to know; `run` may be called once.
 
     No original server starts before every member is verified, or its lease and grace are over:
-    half a server must not wait in a rendezvous for the other half.
+    half a server must not wait in a rendezvous for the other half. `collect` takes what the debug
+    life printed to its very end.
     """
 
     fleet: Fleet
@@ -35,6 +37,7 @@ class Tail:
     after: str
     port: int
     grace_s: float
+    collect: Callable[[Member], object]
 
     def run(self) -> None:
         """End the session on every host that it began on; each member's fields say how it went.
@@ -47,7 +50,8 @@ class Tail:
         self._stop_and_revert(here)
         if lost:
             self._wait_for(lost)
-            self._stop_and_revert([m for m in lost if m.begun and m.state != "unknown"])
+            back = [m for m in lost if m.begun and m.state != "unknown"]
+            self._stop_and_revert(back)
         self._restore([m for m in begun if m.begun])
         self.fleet.attempt("finish", self._finish, [m for m in begun if m.begun and _clean(m)])
 
@@ -57,6 +61,9 @@ class Tail:
         for group in ([m for m in touched if m.rank == 0], [m for m in touched if m.rank != 0]):
             self.fleet.attempt("stop", self._stop_all, group)
         self.fleet.attempt("revert", _revert, members)
+        # The last words of the debug life: after the files are back, so that no log can delay
+        # that, and before the session's directory with the logs is filed away.
+        self.fleet.attempt("collect", self.collect, [m for m in members if m.started])
 
     def _stop_all(self, member: Member) -> str:
         timeout_s = self.server.stop_timeout_s
@@ -95,9 +102,7 @@ class Tail:
             if member not in able:
                 member.server = "not back"
         self.fleet.attempt("restore", _start_original, able)
-        self.fleet.attempt(
-            "ready again", self._wait_ready, [m for m in able if m.life is not None]
-        )
+        self.fleet.attempt("ready again", self._wait_ready, [m for m in able if m.life is not None])
 
     def _wait_ready(self, member: Member) -> None:
         assert member.life is not None
@@ -107,9 +112,7 @@ class Tail:
                 self.server,
                 member.life,
                 member.rank,
-                lambda text: self.fleet.progress.stage(
-                    member.name, "ready again", "running", text
-                ),
+                lambda text: self.fleet.progress.stage(member.name, "ready again", "running", text),
                 lambda: any(m.error is not None for m in self.fleet.members),
                 lambda: self.fleet.members[0].server == "restored",
             )

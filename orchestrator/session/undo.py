@@ -61,9 +61,7 @@ def _end_on(contact: Contact, wanted: Wanted, *, force: bool, take_live: bool) -
     return worst
 
 
-def _end_one(
-    contact: Contact, left: Mapping[str, Any], *, force: bool, take_live: bool
-) -> Outcome:
+def _end_one(contact: Contact, left: Mapping[str, Any], *, force: bool, take_live: bool) -> Outcome:
     assert contact.agent is not None
     agent, name = contact.agent, contact.host.name
     if left["controller"] == "alive" and not take_live:
