@@ -104,6 +104,14 @@ def server(tmp_path: Path) -> Iterator[Server]:
     made.close()
 
 
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Node]]:
+    """Two nodes for the tests that only look at them."""
+    made = Server(tmp_path_factory.mktemp("pair"))
+    yield made.start(nodes=2)
+    made.close()
+
+
 def generate(node: Node, **asked: object) -> dict[str, object]:
     body = {"text": PROMPT, "sampling_params": {"max_new_tokens": 16}, **asked}
     status, data = request(node.port, "POST", "/generate", json.dumps(body))
@@ -188,9 +196,9 @@ def test_the_statement_of_the_patch() -> None:
     )
 
 
-def test_processes_look_like_sglangs(server: Server) -> None:
+def test_processes_look_like_sglangs(pair: list[Node]) -> None:
     """Titles stand where arguments and environment were; main processes keep both."""
-    first, second = server.start(nodes=2)
+    first, second = pair
     for node, ranks in ((first, (0, 1)), (second, (2, 3))):
         titles = sorted(worker.argv[0] for worker in node.workers())
         assert titles == [f"sglang::scheduler_TP{rank}" for rank in ranks]
@@ -205,9 +213,9 @@ def test_processes_look_like_sglangs(server: Server) -> None:
         assert f"PYTHONPATH={node.host.site}" in main.environ
 
 
-def test_log_lines(server: Server) -> None:
+def test_log_lines(pair: list[Node]) -> None:
     """Prefixes on stderr, access lines on stdout, and the warm-up before the ready line."""
-    first, second = server.start(nodes=2)
+    first, second = pair
     generate(first)
     line = re.compile(rf"{STAMP}( TP[01])?\] \S.*")
     lines = first.log().splitlines()
@@ -225,9 +233,9 @@ def test_log_lines(server: Server) -> None:
     assert re.search(access, first.host.stdout.read_text())
 
 
-def test_health_runs_the_model(server: Server) -> None:
+def test_health_runs_the_model(pair: list[Node]) -> None:
     """As in SGLang, each poll of `/health` generates one token."""
-    (node,) = server.start()
+    node = pair[0]
     before = count_prefills(node, 1)
     assert [node.status("/health") for _ in range(3)] == [200] * 3
     assert count_prefills(node, 1) == before + 3
@@ -240,9 +248,9 @@ def test_health_leaves_the_model_alone(server: Server) -> None:
     assert count_prefills(node, 1) == 0
 
 
-def test_paths(server: Server) -> None:
+def test_paths(pair: list[Node]) -> None:
     """What is known, what is not, and what the other nodes have."""
-    first, second = server.start(nodes=2)
+    first, second = pair
     assert [first.status(p) for p in ("/v1/models", "/model_info", "/nope")] == [200, 200, 404]
     assert [second.status(p) for p in ("/health", "/v1/models")] == [200, 404]
     for body in ("{", "[]", '{"text": ""}', '{"input_ids": [64]}'):

@@ -21,7 +21,7 @@ from orchestrator.demo import keys
 from orchestrator.demo.sshd import Sshd, silence_log
 from tests.demo.poll import is_running, wait_for
 
-BIG = 20_000_000  # ten times what the SSH window and the pipes hold
+BIG = 8_000_000  # several times what the SSH window and the pipes hold
 
 
 class Host:
