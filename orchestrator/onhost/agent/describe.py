@@ -84,12 +84,30 @@ def public(description: Description) -> Description:
 
 
 def with_output(description: Description, path: str) -> Description:
-    """The same description, with `path` in the place of outputs that cannot be given back."""
+    """The same description, with `path` in the place of outputs that cannot be given back.
+
+    The file is made where it does not exist, and opened now: that it cannot be written must not
+    come to light when the server is to be started again.
+    """
     changed = dict(description)
     for name in ("stdout", "stderr"):
         if _lost_output(name, description.get(name, {})):
-            changed[name] = {"kind": "file", "path": path, "append": True}
+            changed[name] = _make_output(path)
     return judge(changed)
+
+
+def _make_output(path: str) -> Description:
+    try:
+        fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NONBLOCK, 0o644)
+    except OSError as error:
+        return {"kind": "file", "path": path, "failure": error.strerror}
+    try:
+        stat = os.fstat(fd)
+    finally:
+        os.close(fd)
+    output: Description = {"kind": _kind(stat, path), "path": path, "append": True}
+    output.update(device=stat.st_dev, inode=stat.st_ino, mode=stat_module.S_IMODE(stat.st_mode))
+    return output
 
 
 def judge(description: Description) -> Description:
@@ -242,6 +260,8 @@ def _why_not(description: Description) -> str:
 
 def _lost_output(name: str, output: Description) -> str:
     kind = output.get("kind", "unknown")
+    if "failure" in output:
+        return "its %s cannot go to `%s`: %s" % (name, output["path"], output["failure"])
     if kind == "file" and output.get("deleted"):
         return "its %s goes to a file that was deleted" % name
     if kind in ("file", "null", "closed"):

@@ -27,9 +27,12 @@ def request(method: str, url: str, body: Any, timeout_s: float) -> Tuple[Dict[st
     parts = urllib.parse.urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise Refusal("http-broken", "`%s` is no http address" % url)
+    try:
+        connection = _connect(parts, timeout_s)
+    except ValueError as error:
+        raise Refusal("http-broken", "`%s`: %s" % (url, error)) from None
     began = time.monotonic()
     deadline = began + timeout_s
-    connection = _connect(parts, timeout_s)
     try:
         connection.connect()
         status, data = _exchange(connection, method, parts, body, deadline)
@@ -43,7 +46,7 @@ def request(method: str, url: str, body: Any, timeout_s: float) -> Tuple[Dict[st
         size, missing = len(error.partial), error.expected
         reason = "the body ended after %d bytes, %s more were announced" % (size, missing)
         raise Refusal("http-broken", "%s %s: %s" % (method, url, reason)) from None
-    except (OSError, http.client.HTTPException) as error:
+    except (OSError, ValueError, http.client.HTTPException) as error:
         reason = str(error) or type(error).__name__
         raise Refusal("http-broken", "%s %s: %s" % (method, url, reason)) from None
     finally:

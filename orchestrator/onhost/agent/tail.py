@@ -23,8 +23,10 @@ def read_tail(path: str, lines: int) -> bytes:
             data = file.read(_TAIL_LIMIT)
     except OSError as error:
         raise Refusal("missing", "cannot read `%s`: %s" % (path, error.strerror)) from None
-    kept = data.splitlines(keepends=True)[-lines:] if lines > 0 else []
-    return b"".join(kept)
+    # Split at newlines only: each state of a progress bar would count as a line otherwise.
+    end = b"\n" if data.endswith(b"\n") else b""
+    kept = data[: len(data) - len(end)].split(b"\n")[-lines:] if lines > 0 and data else []
+    return b"\n".join(kept) + (end if kept else b"")
 
 
 class Follow:

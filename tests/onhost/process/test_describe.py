@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import resource
 import socket
@@ -124,8 +125,38 @@ def test_outputs_that_cannot_be_given_back(stage: Stage, tmp_path, kind, why):
     assert (found["restorable"], found["needs_output"], found["why"]) == (False, True, why)
     changed = process.with_output(found, str(tmp_path / "out"))
     assert (changed["restorable"], changed["why"]) == (True, "")
-    assert changed["stdout"] == {"kind": "file", "path": str(tmp_path / "out"), "append": True}
+    assert process.public(changed)["stdout"] == {"kind": "file", "path": str(tmp_path / "out")}
     assert changed["stderr"] == found["stderr"]
+    bad = process.with_output(found, str(tmp_path / "no" / "out"))
+    assert (bad["restorable"], bad["why"]) == (
+        False,
+        f"its stdout cannot go to `{tmp_path}/no/out`: No such file or directory",
+    )
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
+def test_somebody_else_s_process(stage: Stage):
+    """A user may see a foreign server, and learns why it cannot be touched."""
+    child = stage.spawn("")
+    reading, writing = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            os.setresuid(65534, 65534, 65534)
+            found = process.public(describe(child.pid))
+            os.write(writing, json.dumps(found).encode())
+        finally:
+            os._exit(0)
+    os.close(writing)
+    with os.fdopen(reading) as pipe:
+        found = json.loads(pipe.read())
+    os.waitpid(pid, 0)
+    assert found["argv"][0] == sys.executable
+    assert (found["restorable"], found["needs_output"], found["why"]) == (
+        False,
+        False,
+        "it belongs to root, whose processes we may not read",
+    )
 
 
 def test_closed_output_stays_closed(stage: Stage):

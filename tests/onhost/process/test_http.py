@@ -135,3 +135,8 @@ def test_broken_answers(url):
     )
     assert refusal("GET", url + "/noise", None, 5)[0] == "http-broken"
     assert refusal("GET", "ftp://x/", None, 5) == ("http-broken", "`ftp://x/` is no http address")
+    assert refusal("GET", "http://x:99999/", None, 5) == (
+        "http-broken",
+        "`http://x:99999/`: Port out of range 0-65535",
+    )
+    assert refusal("GET", url + "/ü", None, 5)[0] == "http-broken"

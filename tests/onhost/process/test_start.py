@@ -220,6 +220,27 @@ def test_reasons_why_it_does_not_start(stage: Stage, tmp_path, change, options, 
 
 
 @pytest.mark.skipif(not AS_ROOT, reason="only root has more rights than the server's user")
+def test_an_output_that_only_we_may_open(stage: Stage, open_dir):
+    """The file that the inventory names is opened with our rights; it was opened before, too."""
+    stage.folder = open_dir
+    (open_dir / "logs").mkdir(0o700)
+    reading, writing = os.pipe()
+    child = stage.run(
+        ["/usr/bin/python3", "-c", "import os,time; open(os.environ['READY'],'w'); time.sleep(60)"],
+        stdout=writing,
+        cwd="/",
+        preexec_fn=lambda: os.setresuid(NOBODY, NOBODY, NOBODY),
+    )
+    os.close(writing)
+    os.close(reading)
+    found = process.with_output(describe(child.pid), str(open_dir / "logs" / "out"))
+    end(child, found)
+    again = start(stage, found, None, None)
+    assert process.compare(found, again["pid"]) == []
+    assert describe(again["pid"])["stdout"]["path"] == str(open_dir / "logs" / "out")
+
+
+@pytest.mark.skipif(not AS_ROOT, reason="only root has more rights than the server's user")
 def test_a_log_that_became_a_link_is_opened_as_the_server(stage: Stage, open_dir):
     """Our own rights open the very file that the server had, never what its name leads to now."""
     stage.folder = open_dir

@@ -214,6 +214,10 @@ def test_the_last_lines(tmp_path):
     path.write_bytes(b"one\ntwo\nthree")
     assert tail.read_tail(str(path), 2) == b"two\nthree"
     assert tail.read_tail(str(path), 0) == b""
+    path.write_bytes(b"one\ntwo\n10%\r20%\r30%\n")
+    assert tail.read_tail(str(path), 2) == b"two\n10%\r20%\r30%\n"
+    path.write_bytes(b"")
+    assert tail.read_tail(str(path), 2) == b""
     path.write_bytes(b"x" * 100_000)
     assert tail.read_tail(str(path), 5) == b"x" * 65536
     with pytest.raises(Refusal) as refused:
