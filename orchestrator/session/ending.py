@@ -13,7 +13,11 @@ from orchestrator.model.record import Verdict
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """The end of one run. `cause` is why it failed, `changed` whether a server was stopped."""
+    """The end of one run. `cause` is why it failed.
+
+    `applied` says that the hosts were left patched on purpose, to their guards; `changed` that a
+    server was stopped.
+    """
 
     session_id: str
     question: str
@@ -21,12 +25,15 @@ class Ending:
     verdict: Verdict | None
     cause: OrchestratorError | None
     interrupted: bool
+    applied: bool
     changed: bool
     run_dir: Path | None
 
     @property
     def exit_code(self) -> ExitCode:
         """From the worst final state, not from the error's class."""
+        if self.applied and self.cause is None:
+            return ExitCode.DONE
         if not is_as_before(self.outcomes):
             return ExitCode.NOT_RESTORED
         if self.interrupted:

@@ -92,8 +92,10 @@ class Fleet:
         """
         self.stop.check()
         errors = self.attempt(stage, act, members)
-        if errors:
-            raise FleetFailure(stage, errors)
+        # Who only gave up because another one failed, or the user asked, is not a cause.
+        causes = [e for e in errors if e.code != "cancelled"]
+        if causes:
+            raise FleetFailure(stage, causes)
         self.stop.check()
 
     def attempt(

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import secrets
-import signal
 import threading
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from pathlib import Path
-from types import FrameType
 from urllib.parse import urlsplit
 
 from orchestrator.errors import HostError, OrchestratorError, RevertIncompleteError, SessionError
@@ -25,12 +22,13 @@ from orchestrator.servers.exercise import exercise
 from orchestrator.servers.ready import wait_ready
 from orchestrator.session import observe, stages
 from orchestrator.session.collect import Collector
-from orchestrator.session.ending import Ending
+from orchestrator.session.ending import Ending, states
 from orchestrator.session.engine import Engine
 from orchestrator.session.fleet import Cancelled, Fleet, FleetFailure, Progress
 from orchestrator.session.heartbeat import Heartbeat
 from orchestrator.session.member import Member
 from orchestrator.session.rundir import RunDir
+from orchestrator.session.signals import signals_end
 from orchestrator.session.tail import Tail
 from orchestrator.transport.base import Transport
 
@@ -85,17 +83,25 @@ class Run:
         self.fleet = Fleet(members, progress)
         self.grace_s = min(_LONGEST_GRACE_S, job.session.lease_s)
         self.collector = Collector(self.fleet, run_dir, job.session, session_id)
+        self.verdict: Verdict | None = None
+        self.applied = False
         self._first_ready = threading.Event()
 
     def execute(self) -> Ending:
         """Do the job and its tail. Raises nothing that a host or a user can cause."""
+        return self._conclude(self._job)
+
+    def apply(self, lease_s: float) -> Ending:
+        """Patch, restart and arm, then leave the hosts to their guards for `lease_s`."""
+        return self._conclude(lambda: self._apply(lease_s))
+
+    def _conclude(self, work: Callable[[], None]) -> Ending:
         cause: OrchestratorError | None = None
-        verdict: Verdict | None = None
         interrupted = False
         try:
-            with _signals(self.fleet):
+            with signals_end(self.fleet):
                 try:
-                    verdict = self._job()
+                    work()
                 except Cancelled as cancelled:
                     interrupted = cancelled.interrupted
                     cause = SessionError(cancelled.reason)
@@ -103,9 +109,12 @@ class Run:
                     cause = _cause(failure)
                 except OrchestratorError as error:
                     cause = error
+                except Exception as bug:
+                    bug.add_note(f"the hosts: {states(self.fleet.outcomes('end'))}")
+                    raise
         finally:
             self._close()
-        return self._ending(verdict, cause, interrupted)
+        return self._ending(cause, interrupted)
 
     def look(self) -> Plan:
         """Connect, look and plan, then leave; raises what a session would report as its cause."""
@@ -138,13 +147,44 @@ class Run:
             if member.agent is not None:
                 member.agent.close()
 
-    def _job(self) -> Verdict:
+    def _job(self) -> None:
+        plan = self._make_plan()
+        met = False
+        with Heartbeat(self.fleet, self.job.session.lease_s):
+            try:
+                self._stage(plan)
+                self._debug_life(plan)
+                self._arm(plan)
+                met = self._observe_life()
+            finally:
+                self._end(plan, met)
+
+    def _apply(self, lease_s: float) -> None:
+        plan = self._make_plan()
+        with Heartbeat(self.fleet, self.job.session.lease_s):
+            try:
+                self._stage(plan)
+                self._debug_life(plan)
+                self._arm(plan)
+                self.fleet.each("detach", stages.detach(lease_s))
+                self.applied = True
+            finally:
+                if not self.applied:
+                    self._end(plan, False)
+
+    def _make_plan(self) -> Plan:
         with Engine() as engine:
             plan = self.plan(engine)
         self.run_dir.write_plan(plan)
         for warning in plan.warnings:
             self.fleet.progress.note(f"warning: {warning}")
-        tail = Tail(
+        return plan
+
+    def _end(self, plan: Plan, met: bool) -> None:
+        """The tail; what was seen before a failure is judged as well."""
+        for member in self.fleet.members:
+            member.error = None
+        Tail(
             self.fleet,
             self.job.server,
             self.job.transport,
@@ -153,16 +193,11 @@ class Run:
             self.job.port,
             self.grace_s,
             self.collector.drain,
-        )
-        with Heartbeat(self.fleet, self.job.session.lease_s):
-            try:
-                self._stage(plan)
-                self._debug_life(plan)
-                met = self._observe_life(plan)
-            finally:
-                tail.run()
-                self.collector.close()
-        return self.collector.verdict(self.job.patches, plan, met)
+        ).run()
+        self.collector.close()
+        if self.collector.records() or met:
+            self.verdict = self.collector.verdict(self.job.patches, plan, met)
+            self.run_dir.write_json("verdict.json", asdict(self.verdict))
 
     def _stage(self, plan: Plan) -> None:
         job, fleet = self.job, self.fleet
@@ -200,12 +235,15 @@ class Run:
         if member.rank == 0:
             self._first_ready.set()
 
-    def _observe_life(self, plan: Plan) -> bool:
-        """Arm the probes, send the traffic, and wait until enough was seen or the time is up."""
+    def _arm(self, plan: Plan) -> None:
+        """Start all counters anew, and wait until every site must have seen it."""
+        self.fleet.each("arm", stages.write_table(plan, 2, "armed"))
+        self.fleet.stop.wait(_ARMING_S)
+        self.fleet.stop.check()
+
+    def _observe_life(self) -> bool:
+        """Send the traffic, and wait until enough was seen or the time is up."""
         fleet, session = self.fleet, self.job.session
-        fleet.each("arm", stages.write_table(plan, 2, "armed"))
-        fleet.stop.wait(_ARMING_S)
-        fleet.stop.check()
         self.collector.look_at_workers()
         if session.exercise:
             fleet.each("exercise", self._exercise, fleet.members[:1])
@@ -232,44 +270,29 @@ class Run:
             )
         return f"{len(responses)} answers"
 
-    def _ending(
-        self, verdict: Verdict | None, cause: OrchestratorError | None, interrupted: bool
-    ) -> Ending:
+    def _ending(self, cause: OrchestratorError | None, interrupted: bool) -> Ending:
         outcomes = self.fleet.outcomes("end")
         ending = Ending(
             session_id=self.session_id,
             question=self.job.session.question,
             outcomes=outcomes,
-            verdict=verdict,
+            verdict=self.verdict,
             cause=cause,
             interrupted=interrupted,
+            applied=self.applied,
             changed=any(m.stopping for m in self.fleet.members),
             run_dir=self.run_dir.path,
         )
-        if not is_as_before(outcomes):
-            remaining = ending.remaining()
-            incomplete = RevertIncompleteError(
-                cause.message if cause else "not every host is as it was",
-                outcomes=outcomes,
-                remaining=remaining,
-                notes=cause.notes if cause else (),
-                hints=("run `sgldbg status`, then `sgldbg revert --all`",),
-            )
-            return _with_cause(ending, incomplete)
-        return ending
-
-
-def _with_cause(ending: Ending, cause: OrchestratorError) -> Ending:
-    return Ending(
-        ending.session_id,
-        ending.question,
-        ending.outcomes,
-        ending.verdict,
-        cause,
-        ending.interrupted,
-        ending.changed,
-        ending.run_dir,
-    )
+        if self.applied or is_as_before(outcomes):
+            return ending
+        incomplete = RevertIncompleteError(
+            cause.message if cause else "not every host is as it was",
+            outcomes=outcomes,
+            remaining=ending.remaining(),
+            notes=cause.notes if cause else (),
+            hints=("run `sgldbg status`, then `sgldbg revert --all`",),
+        )
+        return replace(ending, cause=incomplete)
 
 
 def _cause(failure: FleetFailure) -> OrchestratorError:
@@ -282,23 +305,3 @@ def _cause(failure: FleetFailure) -> OrchestratorError:
         notes=tuple(f"{e.host}: {e.message}" for e in failure.errors),
         hints=first.hints,
     )
-
-
-@contextlib.contextmanager
-def _signals(fleet: Fleet) -> Iterator[None]:
-    """Ctrl-C, SIGTERM and a closed terminal ask for the end; the tail is never interrupted."""
-
-    def handler(number: int, frame: FrameType | None) -> None:
-        if fleet.stop.is_set():
-            fleet.progress.note("still putting everything back; do not close this terminal")
-            return
-        fleet.stop.set("interrupted", interrupted=True)
-        fleet.progress.note("interrupted: putting everything back")
-
-    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    before = {n: signal.signal(n, handler) for n in numbers}
-    try:
-        yield
-    finally:
-        for number, old in before.items():
-            signal.signal(number, old)

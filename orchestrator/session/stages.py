@@ -149,6 +149,16 @@ def check_effective(plan: Plan, life: Callable[[Member], Life]) -> Act:
     return act
 
 
+def detach(lease_s: float) -> Act:
+    """Leave the host to its guard: it reverts by itself when `lease_s` are over."""
+
+    def act(member: Member) -> str:
+        member.channel.call("detach", {"lease_s": lease_s}, timeout_s=_SLACK_S)
+        return f"reverts by itself in {lease_s:g} s"
+
+    return act
+
+
 def write_table(plan: Plan, generation: int, phase: str, *, over: bool = False) -> Act:
     """Tell the probes of this host what to do from now on."""
 
