@@ -159,7 +159,7 @@ def parse_hop(text: str, base: SshConfig) -> Asked:
 
     Like OpenSSH, a hop is resolved on its own and shares only the configuration file.
     """
-    match = re.fullmatch(r"(?:ssh://)?(?:([^@]+)@)?(\[[^\]]+\]|[^:]+)(?::([0-9]+))?/?", text)
+    match = re.fullmatch(r"(?:ssh://)?(?:(.+)@)?(\[[^\]]+\]|[^:]+)(?::([0-9]+))?/?", text)
     if match is None:
         raise HostError(f"`ProxyJump {text}` names no host", host=base.host, code="unreachable")
     user, target, port = match.groups()
@@ -213,7 +213,8 @@ def _run(binary: str, asked: Asked) -> str:
     if asked.port:
         command += ["-p", str(asked.port)]
     if asked.identity_file:
-        command += ["-i", _home(asked.identity_file)]
+        # Not by `-i`, which forgets a file that is missing: the user is to be told.
+        command += ["-o", f'IdentityFile="{_home(asked.identity_file)}"']
     try:
         done = subprocess.run(
             [*command, "--", asked.target],

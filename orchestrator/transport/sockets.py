@@ -147,6 +147,10 @@ class CommandSocket:
         """As of a socket."""
         self._socket.settimeout(timeout_s)
 
+    def shutdown(self, how: int) -> None:
+        """As of a socket."""
+        self._socket.shutdown(how)
+
     def fileno(self) -> int:
         """As of a socket."""
         return self._socket.fileno()

@@ -5,10 +5,11 @@ from __future__ import annotations
 import contextlib
 import logging
 import random
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import paramiko
@@ -20,13 +21,15 @@ from orchestrator.transport.auth import KeyStrategy
 from orchestrator.transport.channel import SshChannel
 from orchestrator.transport.config import Asked, SshConfig, make_asked, parse_hop, read_config
 from orchestrator.transport.hostkeys import KnownHost, judge, read_known_host
-from orchestrator.transport.sockets import CommandSocket, open_tcp
+from orchestrator.transport.sockets import CommandSocket, QuickSocket, open_tcp
 
 # sshd's MaxStartups (10:30:100) drops connections at random from the tenth that has not logged in.
 _AT_ONCE = 8
 _BANNER_TRIES = 5
 _BANNER_PAUSE_S = 0.15
 _HOPS = 8
+_JOIN_S = 5.0
+_SLACK_S = 2.0
 # What the system offers for an `ssh-rsa` key: the signature's name differs from the key's.
 _RSA_SIGNATURES = ("rsa-sha2-512", "rsa-sha2-256")
 
@@ -41,16 +44,26 @@ class _BannerError(Exception):
 
 @dataclass(slots=True)
 class _Link:
-    """What must be closed together: the connection to a host and the hops before it."""
+    """What must be closed together: the connection to a host, its socket, the hops before it."""
 
     connection: Connection
+    sock: Any
     watched: bool
-    closers: list[Callable[[], None]] = field(default_factory=list)
+    via: _Link | None = None
 
     def close(self) -> None:
-        for close in (self.connection.close, *self.closers):
+        """Close all, and wait for paramiko's thread; never raises."""
+        transport = self.connection.client.get_transport()
+        # First the socket: paramiko's thread then wakes at once and not at its next turn.
+        with contextlib.suppress(Exception):
+            self.sock.shutdown(socket.SHUT_RDWR)
+        for close in (self.connection.close, self.sock.close):
             with contextlib.suppress(Exception):
                 close()
+        if transport is not None:
+            transport.join(_JOIN_S)
+        if self.via is not None:
+            self.via.close()
 
 
 class SshTransport:
@@ -141,10 +154,16 @@ class SshTransport:
                 break
             if number < _BANNER_TRIES:
                 time.sleep(pause_s)
+        what = (
+            "took the connection and said nothing in time"
+            if time.monotonic() >= until
+            else f"dropped the connection before its greeting, {number} times"
+        )
         raise HostError(
-            f"{config.hostname} port {config.port} does not answer as an SSH server: {reason}",
+            f"{config.hostname} port {config.port} {what}",
             host=config.host,
             code="unreachable",
+            notes=[str(reason)],
             tail=reason.said,
         )
 
@@ -161,15 +180,15 @@ class SshTransport:
             forward_agent=False,
             connect_kwargs={
                 "sock": sock,
-                "timeout": _left(until),
+                # Later than the others, which know what it was that took too long.
+                "timeout": _left(until) + _SLACK_S,
                 "banner_timeout": _left(until),
                 "auth_timeout": _left(until),
                 "auth_strategy": strategy,
                 "transport_factory": _transport_factory(known),
             },
         )
-        link = _Link(connection, watched=via is None and not config.proxy_command)
-        link.closers.append(sock.close)
+        link = _Link(connection, sock, watched=isinstance(sock, QuickSocket))
         try:
             connection.client.set_missing_host_key_policy(_Policy(config, known))
             connection.open()
@@ -192,8 +211,7 @@ class SshTransport:
             raise
         finally:
             strategy.close()
-        if via is not None:
-            link.closers.append(via.close)
+        link.via = via
         return link
 
 
