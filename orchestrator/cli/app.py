@@ -21,8 +21,10 @@ COMMANDS = {
     "hosts": "Show who answers, which SGLang, and which server runs there.",
     "plan": "Show the exact diff and the restart; writes nothing.",
     "run": "Apply, restart, observe, revert, and answer the session's question.",
+    "apply": "The first half of run: patch, restart, arm, and leave it so.",
+    "keep": "Let what apply placed stay without an end.",
     "status": "Show what is still patched, where, by whom, until when.",
-    "revert": "Finish what a dead controller left behind.",
+    "revert": "Put everything back: after apply, or after a dead controller.",
     "demo": "Do the whole job on an embedded loopback cluster.",
     "schema": "Print the JSON Schema of a kind of file.",
 }

@@ -1,0 +1,50 @@
+"""`sgldbg apply`: patch, restart and arm, and leave the hosts to their guards."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from orchestrator.cli.job import open_run, read_job
+from orchestrator.cli.live import LiveProgress
+from orchestrator.cli.options import duration, json_option, project_options
+from orchestrator.cli.run import show_ending
+
+# As long as somebody who works by hand needs, and short enough that a forgotten one goes away.
+_LEASE_S = 3600.0
+
+
+@click.command("apply")
+@click.argument("session_file", metavar="SESSION", type=click.Path(path_type=Path))
+@project_options
+@click.option("--lease", type=duration, help="When every host reverts by itself; default 1h.")
+@click.option(
+    "--runs", type=click.Path(path_type=Path), default=Path("runs"), help="Where the plan is kept."
+)
+@json_option
+def command(
+    session_file: Path,
+    inventory: Path | None,
+    patches: tuple[Path, ...],
+    lease: float | None,
+    runs: Path,
+    as_json: bool,
+) -> None:
+    """Do the first half of `run` and leave the patched server running.
+
+    `sgldbg revert SESSION` puts everything back; `sgldbg keep SESSION` ends the lease. Without
+    either, every host reverts by itself when the lease is over.
+    """
+    lease_s = _LEASE_S if lease is None else lease
+    job = read_job(session_file, inventory, patches, runs)
+    with LiveProgress([h.name for h in job.hosts]) as progress:
+        ending = open_run(job, progress).apply(lease_s)
+    show_ending(ending, as_json=as_json)
+    if ending.applied:
+        click.echo(
+            f"every host reverts by itself in {lease_s:g} s; `sgldbg revert {session_file}` does"
+            f" it now, `sgldbg keep {session_file}` never",
+            err=True,
+        )
+    raise SystemExit(int(ending.exit_code))
