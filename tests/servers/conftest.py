@@ -97,6 +97,7 @@ class Bench:
         self.install = Install("env", sys.executable, self.package)
         self.host = Host("gpu01", address="10.0.0.1")
         self.stderr = str(folder / "stderr")
+        self.title = f"{os.path.basename(sys.executable)} -m {self.package}.launch_server"
         (folder / self.package).mkdir()
         (folder / self.package / "__init__.py").touch()
         (folder / self.package / "launch_server.py").write_text(SERVER)

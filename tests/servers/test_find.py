@@ -170,7 +170,7 @@ def test_a_command_that_does_not_run(agent, bench: Bench, port):
     assert found.original == Life(launch.command, {"A": "0"}, (), "/srv")
     child = bench.run("--port", str(port), "--health", "200")
     code, message, _, hints = refused(agent, server, bench.install, bench.host, 0, 1)
-    title = " ".join(bench.argv("--port", str(port), "--health", "200"))
+    title = bench.title
     assert (code, message, hints) == (
         "port-taken",
         f"port {port} is taken by process {child.pid} ({title}) of {USER}",

@@ -52,7 +52,7 @@ def test_an_old_server_that_still_answers(agent, bench: Bench, port):
     old = bench.run("--port", str(port))
     child = bench.run("--port", str(port), "--mode", "silent")
     error = failed(agent, bench.server(port), bench.life(child), 0)
-    title = " ".join(bench.argv("--port", str(port)))
+    title = bench.title
     user = procfs.user_name(os.getuid())
     expected = f"port {port} is taken by process {old.pid} ({title}) of {user}"
     assert (error.code, error.message) == ("port-taken", expected)

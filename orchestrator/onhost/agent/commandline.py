@@ -49,6 +49,19 @@ def parse_program(argv: Sequence[str]) -> Optional[Program]:
     return None
 
 
+def name_program(argv: Sequence[str]) -> str:
+    """What a command line runs, without its arguments: `python -m sglang.launch_server`."""
+    name = os.path.basename(argv[0]) or argv[0]
+    if len(argv) == 1 or not is_interpreter(argv[0]):
+        return argv[0] if len(argv) == 1 else name
+    program = parse_program(argv)
+    if program is None:
+        return name
+    if program.kind == "script":
+        return "%s %s" % (name, program.name)
+    return "%s -c" % name if program.kind == "code" else "%s -m %s" % (name, program.name)
+
+
 def is_main(argv: Sequence[str], executable: str, cwd: str, package: str) -> bool:
     """Whether this command line is the main process of a server of `package`.
 

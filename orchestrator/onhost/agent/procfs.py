@@ -7,6 +7,8 @@ import pwd
 import re
 from typing import Dict, Iterable, List, NamedTuple, Optional, Set
 
+from . import commandline
+
 LISTEN = "0A"
 _SOCKET = re.compile(r"socket:\[(\d+)\]$")
 
@@ -147,10 +149,13 @@ def read_environ(pid: int) -> Optional[Dict[str, str]]:
 
 
 def read_title(pid: int) -> str:
-    """What `ps` shows: the arguments, or the title that the process wrote over them."""
-    text = to_text(read_cmdline(pid).rstrip(b"\0").replace(b"\0", b" "))
-    if text:
-        return text
+    """What a process calls itself, or which program it runs: never its arguments.
+
+    Those may hold secrets (`--api-key`), and this text is shown.
+    """
+    argv = parse_strings(read_cmdline(pid).rstrip(b"\0"))
+    if argv:
+        return commandline.name_program(argv)
     stat = read_stat(pid)
     return stat.comm if stat else ""
 

@@ -58,6 +58,24 @@ def test_command_lines_of_something_else(argv):
     assert not commandline.is_main(argv, executable, "/src", "sglang")
 
 
+@pytest.mark.parametrize(
+    ("argv", "name"),
+    [
+        ([PY, "-u", "-m", "sgl.launch", "--api-key", "x"], "python3 -m sgl.launch"),
+        ([PY, "/venv/bin/sglang", "serve", "--api-key", "x"], "python3 /venv/bin/sglang"),
+        ([PY, "-c", "print('x')"], "python3 -c"),
+        ([PY], PY),
+        ([PY, "-V"], "python3"),
+        (["/usr/bin/curl", "-H", "Authorization: x"], "curl"),
+        (["sglang::scheduler_TP0"], "sglang::scheduler_TP0"),
+        (["nginx: worker process"], "nginx: worker process"),
+    ],
+)  # fmt: skip
+def test_programs_are_named_without_arguments(argv, name):
+    """What is shown of a foreign process holds none of its secrets."""
+    assert commandline.name_program(argv) == name
+
+
 @pytest.fixture
 def package(tmp_path: Path) -> str:
     """A package of its own, so that no other test's server is found."""
