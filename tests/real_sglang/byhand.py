@@ -11,7 +11,9 @@ from pathlib import Path
 from tests.real_sglang import server
 from tests.real_sglang.server import Launch, Running
 
-PROMPT = "The capital of France is"
+# It begins unlike the warm-up's "The capital city of France is", whose prefix would be cached: then
+# less is computed than was asked.
+PROMPT = "Once upon a midnight dreary"
 # Bytes are tokens here: a prefill of so many is this prompt's, and nobody else's. The warm-up's
 # prompt has 29, a health poll's 1.
 PROMPT_TOKENS = len(PROMPT)
