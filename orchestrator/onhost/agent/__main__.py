@@ -5,6 +5,7 @@ from __future__ import annotations
 import glob
 import os
 import sys
+import time
 from typing import Any, Dict, List
 
 from .refusal import Refusal
@@ -17,7 +18,7 @@ USAGE = """usage: python3 AGENT.pyz status                      what is changed 
 `--force` also undoes files that somebody changed after us; both versions are kept.
 """
 NOT_RESTORED = 7
-UsageError = 2
+USAGE_WRONG = 2
 
 
 def main(argv: List[str]) -> int:
@@ -39,7 +40,7 @@ def main(argv: List[str]) -> int:
     if command == "revert" and len(names) == 1 and (names[0] == "--all" or names[0][:1] != "-"):
         return revert(names[0], force)
     sys.stderr.write(USAGE)
-    return UsageError
+    return USAGE_WRONG
 
 
 def show_status() -> int:
@@ -60,12 +61,19 @@ def describe(session: Dict[str, Any]) -> List[str]:
     """Return readable lines about one session, as `status` gives it."""
     name = "%s on %s" % (session.get("session"), session.get("host"))
     lines = ["%s: %s" % (name, session.get("state"))]
-    lines.append("  held by %s since %s" % (session.get("holder"), session.get("since")))
+    lines.append("  held by %s since %s" % (session.get("holder"), _day(session.get("since"))))
     lines.append("  " + _lease_line(session))
     for item in session.get("files") or []:
         lines.append("  %s: %s" % (item.get("path"), item.get("state")))
+    lines.append("  server: %s" % session.get("server"))
     lines.extend("  %s" % line for line in session.get("report") or [])
     return lines
+
+
+def _day(wall_s: Any) -> str:
+    if not isinstance(wall_s, (int, float)):
+        return "an unknown time"
+    return time.strftime("%Y-%m-%d %H:%M:%S %z", time.localtime(wall_s))
 
 
 def _lease_line(session: Dict[str, Any]) -> str:
@@ -84,7 +92,7 @@ def revert(which: str, force: bool) -> int:
     if not directories:
         what = "no session" if which == "--all" else "no session `%s`" % which
         print("%s in %s" % (what, find_state_dir()))
-        return 0 if which == "--all" else UsageError
+        return 0 if which == "--all" else USAGE_WRONG
     codes = [_revert_one(path, force) for path in directories]
     return max(codes)
 

@@ -7,7 +7,7 @@ import signal
 import sys
 import threading
 import traceback
-from typing import Any, Callable, Dict, Mapping, Optional, Set, Tuple
+from typing import Any, Callable, Dict, List, Mapping, Optional, Set, Tuple
 
 from .frames import BrokenFrame, FrameTooLarge, Reader, Writer
 from .refusal import Refusal
@@ -146,7 +146,7 @@ class _Server:
             _bounded(self._context.on_eof, EOF_WAIT_S)
             with self._running_lock:
                 running = list(self._running)
-            _bounded(lambda: [thread.join() for thread in running], STEPS_WAIT_S)
+            _bounded(lambda: _join(running), STEPS_WAIT_S)
             self._writer.flush(FLUSH_WAIT_S)
 
     def _terminated(self, number: int, frame: Any) -> None:
@@ -162,6 +162,11 @@ class _Server:
     def _leave(self, code: int) -> None:
         self._end()
         os._exit(code)
+
+
+def _join(threads: List[threading.Thread]) -> None:
+    for thread in threads:
+        thread.join()
 
 
 def _bounded(work: Callable[[], Any], limit_s: float) -> None:
