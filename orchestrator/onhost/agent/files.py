@@ -106,6 +106,13 @@ def attributes_of_new(folder: str) -> Dict[str, int]:
     return {"mode": seen.st_mode & 0o666 | 0o400, "uid": seen.st_uid, "gid": seen.st_gid}
 
 
+def check_writable(folder: str, file: str) -> None:
+    """Refuse a directory in which nothing can be renamed because of how it is mounted."""
+    if os.statvfs(folder).f_flag & os.ST_RDONLY:
+        message = "`%s` is on a read-only file system" % folder
+        raise Refusal("read-only", message, file=file, path=folder)
+
+
 def check_replaceable(planned: PlannedFile, mounts: Set[str]) -> None:
     """Refuse what could not be renamed over later: mount points, fixed files, sticky folders."""
     folder = os.path.dirname(planned.path)

@@ -75,6 +75,7 @@ def _check(one: PlannedFile, before: Optional[str], mounts: Any, prefix: Optiona
         if os.path.lexists(path):
             message = "`%s` is there already, left by a session that never ended" % path
             raise Refusal("exists", message, file=one.file, path=path)
+    files.check_writable(os.path.dirname(one.path), one.file)
     if before is not None:
         files.check_replaceable(one, mounts)
     for folder in pyc.find_folders(one, prefix):

@@ -35,6 +35,8 @@ EDITED = {
 # The server of these tests: all that matters is that it runs and leaves on SIGTERM.
 SERVER = ("sleep", "86391")
 DEBUG = ("sleep", "86392")
+# A holder that is gone: what kills the holder of an expired lease would kill the test itself.
+NOBODY = lease.Process(2**22 - 1, 1)
 
 
 def sha256(data: bytes) -> str:
@@ -62,8 +64,14 @@ class Place:
         self.root = root / "site"
         self.package_dir = self.root / PACKAGE
         self.children: list[subprocess.Popen[bytes]] = []
-        make_install(self.root, root / "cache")
+        if not self.root.exists():
+            make_install(self.root, root / "cache")
         self.before = self.tree()
+
+    @classmethod
+    def at(cls, directory: str) -> Place:
+        """The place that another process made there."""
+        return cls(Path(directory))
 
     def tree(self) -> Tree:
         """The install and the cache that shares inodes with it."""
@@ -172,7 +180,7 @@ class Place:
 
     def guards(self) -> list[int]:
         """Guards of this place's sessions."""
-        marks = (str(self.top).encode(), b"guard")
+        marks = (str(self.top).encode(), b"guard import main")
         return [
             pid
             for pid, stat in procfs.read_all().items()
@@ -230,7 +238,7 @@ def _carries(pid: int, mark: str) -> bool:
 
 def no_guard(directory: str) -> dict[str, int]:
     """In the place of a guard where a test wants nobody to interfere: a process that is gone."""
-    return {"pid": 2**22 - 1, "start_time": 1}
+    return NOBODY.as_json()
 
 
 def op(context: Context, name: str, raw: bytes = b"", **args: Any) -> Any:

@@ -1,0 +1,151 @@
+"""What somebody else changed in between is never overwritten, and both versions are named."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from orchestrator.onhost.agent import lease, recover
+from orchestrator.onhost.agent.refusal import Refusal
+from tests.onhost.transaction.place import EDITED, op, stage
+
+LAYERS = "sglang/srt/layers.py"
+LLAMA = "sglang/srt/models/llama.py"
+
+
+@pytest.fixture
+def swapped(place):
+    """A context whose session has swapped its files."""
+    context = place.begin()
+    stage(place, context)
+    op(context, "swap")
+    return context
+
+
+def replace(path, data):
+    """Write as editors and package managers do: a new file, renamed over the old one."""
+    draft = path.with_name("draft")
+    draft.write_bytes(data)
+    draft.rename(path)
+
+
+def test_a_new_version_of_a_file(place, swapped):
+    """The other files are reverted, this one and its original stay; `force` ends it."""
+    target = place.root / LAYERS
+    replace(target, b"X = 'upgraded'\n")
+    value = op(swapped, "revert")
+    assert not value["verified"]
+    runtime, llama, layers = value["files"]
+    assert (runtime["state"], llama["state"]) == ("removed", "reverted")
+    kept = target.with_name(".layers.py.sgldbg-orig")
+    assert layers["state"] == "drift"
+    assert layers["kept"] == [str(kept)]
+    assert layers["why"] == "it was changed after the swap"
+    assert target.read_bytes() == b"X = 'upgraded'\n"
+    assert kept.read_bytes() == b"X = 'original'\n"
+    with pytest.raises(Refusal) as refused:
+        op(swapped, "finish")
+    assert (refused.value.code, refused.value.data) == ("not-reverted", {"left": [str(kept)]})
+    assert place.status()[0]["state"] == "drift"
+    value = op(swapped, "revert", force=True)
+    assert value["verified"]
+    (saved,) = value["files"][2]["kept"]
+    op(swapped, "finish")
+    assert place.changes() == []
+    with open(saved, "rb") as file:
+        assert file.read() == b"X = 'upgraded'\n"
+
+
+def test_drift_in_recovery(place, swapped):
+    """A guard or a later contact leaves it alone as well, and says so; a second one by force."""
+    replace(place.root / LAYERS, b"X = 'upgraded'\n")
+    swapped.session.close()
+    value = place.recover()
+    path = str(place.root / LAYERS)
+    assert value["left"] == [f"{path}: drift, it was changed after the swap"]
+    assert place.status()[0]["files"][2] == {"path": path, "state": "drift"}
+    assert recover.recover(place.directory(), force=True)["left"] == []
+    assert place.changes() == []
+
+
+def test_a_file_that_was_removed(place, swapped):
+    """A removal is a change too."""
+    (place.root / LAYERS).unlink()
+    layers = op(swapped, "revert")["files"][2]
+    assert (layers["state"], layers["why"]) == ("drift", "it was removed after the swap")
+    assert op(swapped, "revert", force=True)["verified"]
+    op(swapped, "finish")
+    assert place.changes() == []
+
+
+def test_an_edit_of_the_created_file(place, swapped):
+    """Even a file that we created is not removed once it holds somebody else's bytes."""
+    path = place.package_dir / "_sgldbg.py"
+    path.write_bytes(b"# mine now\n")
+    (runtime, *_) = op(swapped, "revert")["files"]
+    assert (runtime["state"], runtime["why"]) == ("drift", "it was changed after the swap")
+    assert path.read_bytes() == b"# mine now\n"
+
+
+def test_somebody_put_the_original_back(place, swapped):
+    """Bytes that are the original's again need nothing but cleaning up."""
+    replace(place.root / LAYERS, b"X = 'original'\n")
+    layers = op(swapped, "revert")["files"][2]
+    assert (layers["state"], layers["why"]) == (
+        "reverted",
+        "other than before: mode, mtime_ns, inode",
+    )
+    op(swapped, "finish")
+
+
+def test_the_kept_original_is_gone(place, swapped):
+    """Planned bytes whose original somebody deleted stay, named; nothing can be made up."""
+    kept = (place.root / LAYERS).with_name(".layers.py.sgldbg-orig")
+    kept.unlink()
+    layers = op(swapped, "revert", force=True)["files"][2]
+    assert layers["state"] == "drift"
+    assert layers["why"] == "planned bytes are in place, the kept original is gone"
+    assert (place.root / LAYERS).read_bytes() == EDITED[LAYERS]
+
+
+def test_an_edit_through_another_link(place, swapped):
+    """The inode that belongs there goes back there, and its change is reported."""
+    (place.top / "cache" / "llama.py").write_bytes(b"WIDTH = 65\n")
+    llama = op(swapped, "revert")["files"][1]
+    assert llama["state"] == "drift"
+    assert llama["why"] == "the original itself was changed through another link"
+    assert (place.root / LLAMA).read_bytes() == b"WIDTH = 65\n"
+    assert os.stat(place.root / LLAMA).st_nlink == 2
+
+
+def test_a_change_before_the_swap(place):
+    """A file that changed after it was staged refuses the whole swap and is left alone."""
+    context = place.begin()
+    stage(place, context)
+    replace(place.root / LAYERS, b"X = 'upgraded'\n")
+    with pytest.raises(Refusal) as refused:
+        op(context, "swap")
+    assert (refused.value.code, refused.value.data["file"]) == ("changed", LAYERS)
+    assert (place.root / LLAMA).read_bytes() == b"WIDTH = 64\n"
+    value = op(context, "revert")
+    assert value["verified"]
+    assert value["files"][2]["state"] == "untouched"
+    assert value["files"][2]["why"] == "somebody else changed it before the swap"
+    op(context, "finish")
+    assert place.changes() != []
+    assert (place.root / LAYERS).read_bytes() == b"X = 'upgraded'\n"
+
+
+def test_recover_is_refused_while_the_lease_is_live(place, swapped):
+    """Nobody undoes a session under its holder."""
+    held = lease.read(place.directory())
+    with pytest.raises(Refusal) as refused:
+        recover.recover(place.directory())
+    assert refused.value.code == "busy"
+    assert refused.value.data["deadline_s"] == held.deadline_s
+    op(swapped, "revert")
+    op(swapped, "finish")
+    with pytest.raises(Refusal) as missing:
+        recover.recover(place.directory())
+    assert missing.value.code == "missing"

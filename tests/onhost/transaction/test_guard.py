@@ -1,0 +1,228 @@
+"""The guard: nobody who holds a session can keep it from being undone."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from orchestrator.onhost.agent import begin, files, guard, lease, recover
+from orchestrator.onhost.agent.refusal import Refusal
+from orchestrator.onhost.agent.state import Context
+from tests.onhost.transaction.place import EDITED, HOST, NOBODY, SESSION, op, stage, wait_for
+
+LEASE_S = 1.5
+
+
+@pytest.fixture
+def held(place):
+    """A session that another process has taken to its debug life and keeps renewing."""
+    main = place.start_server()
+    words = ["-m", "tests.onhost.transaction.holder", place.top, LEASE_S, main.pid, main.start_time]
+    with subprocess.Popen(
+        [sys.executable, *map(str, words)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == b"patched s1 gpu0\n"
+        yield holder
+        holder.kill()
+
+
+def patched(place):
+    """Whether the planned bytes are in place."""
+    return [(place.root / name).read_bytes() for name in EDITED] == list(EDITED.values())
+
+
+def wait_for_the_guard(place):
+    """Wait until the guard has done its work and left; the one session that status shows."""
+    wait_for(lambda: not place.guards())
+    (session,) = place.status()
+    return session
+
+
+def as_before(place):
+    """The tree and the server are as at the start."""
+    assert place.changes() == []
+    assert place.servers() == place.originals() != []
+
+
+def test_renewals_keep_it_patched(place, held):
+    """A lease that is renewed does not run out, however long the session takes."""
+    first = lease.read(place.directory())
+    assert first is not None
+    wait_for(lambda: lease.now_s() > first.deadline_s + 0.3)
+    assert patched(place)
+    assert held.poll() is None
+
+
+def test_a_killed_holder(place, held):
+    """SIGKILL to the agent: files and server are back a second after the lease, with a report."""
+    held.kill()
+    began = time.monotonic()
+    session = wait_for_the_guard(place)
+    assert time.monotonic() - began < LEASE_S + 5.0
+    as_before(place)
+    assert session["state"] == "reverted by guard"
+    assert session["server"] == "restored"
+    assert session["report"] == [
+        "the lease ran out: 3 of 3 files put back, all verified",
+        f"the original server runs as process {place.originals()[0]} (no differences)",
+    ]
+    assert not os.path.exists(os.path.join(place.directory(), "server.json"))
+    value = recover.recover(place.directory())
+    assert value["left"] == []
+    assert value["report"] == session["report"]
+    assert place.status() == []
+    as_before(place)
+    assert os.listdir(place.top / "tmp") == []
+
+
+def test_a_stopped_holder(place, held):
+    """An agent under SIGSTOP cannot renew, and does not live to go on after the revert."""
+    held.send_signal(signal.SIGSTOP)
+    session = wait_for_the_guard(place)
+    assert session["state"] == "reverted by guard"
+    held.send_signal(signal.SIGCONT)
+    assert held.wait(30) == -signal.SIGKILL
+    as_before(place)
+
+
+def test_the_end_of_the_channel_shortens_the_lease(place, held):
+    """End of stdin leaves the lease its grace, not its length; then the guard acts."""
+    before = lease.read(place.directory())
+    assert held.stdin is not None
+    held.stdin.close()
+    assert held.wait(30) == 0
+    after = lease.read(place.directory())
+    assert after is not None
+    assert after.deadline_s <= before.deadline_s + LEASE_S
+    wait_for_the_guard(place)
+    as_before(place)
+
+
+def test_a_late_swap_fails(place):
+    """What a guard has unlinked cannot be swapped in by an agent that was fenced meanwhile."""
+    context = place.begin()
+    stage(place, context)
+    planned = context.session.facts.files
+    place.expire()
+    session = recover.take_over(place.directory(), lease.GUARD, 1.0)
+    recover.run_tail(session)
+    for one in planned:
+        with pytest.raises(FileNotFoundError):
+            files.put_in(one)
+    with pytest.raises(Refusal) as refused:
+        op(context, "swap")
+    assert refused.value.code == "fenced"
+    assert place.changes() == []
+    session.close()
+
+
+def test_only_one_guard(place):
+    """A second guard on a session that has one is refused, the first one stays."""
+    place.begin(with_guard=True)
+    (watching,) = place.guards()
+    with pytest.raises(Refusal) as refused:
+        guard.start(place.directory())
+    assert refused.value.code == "guard-failed"
+    assert refused.value.message == ("the guard could not be started: a guard watches already")
+    wait_for(lambda: place.guards() == [watching])
+
+
+def test_a_killed_guard_is_replaced_by_attach(place):
+    """The channel that comes back starts a guard where there is none any more."""
+    place.begin(with_guard=True)
+    (watching,) = place.guards()
+    os.kill(watching, signal.SIGKILL)
+    wait_for(lambda: not place.guards())
+    assert place.status()[0]["guard"] == "dead"
+    context = Context(place.state)
+    context.session = begin.attach(place.state, SESSION, HOST, guard.start)
+    assert context.session.epoch == 2
+    (another,) = place.guards()
+    assert another != watching
+    assert place.status()[0]["guard"] == "alive"
+    op(context, "finish")
+    assert place.guards() == []
+
+
+def test_it_leaves_a_kept_session_alone(place):
+    """`keep` ends the lease without a revert; a later revert works from the journal."""
+    context = place.begin(with_guard=True)
+    stage(place, context)
+    op(context, "swap")
+    assert op(context, "keep") is None
+    assert place.guards() == []
+    assert patched(place)
+    (session,) = place.status()
+    assert session["state"] == "patched, kept"
+    assert session["deadline_s"] is None
+    assert session["expired"] is False
+    assert op(context, "renew", lease_s=1.0)["deadline_s"] is None
+    value = recover.recover(place.directory())
+    assert value["verified"]
+    assert place.changes() == []
+
+
+def test_it_does_what_it_can(place, monkeypatch):
+    """A debug life that cannot be stopped does not keep the files patched; it is named."""
+    main = place.start_server()
+    context = place.begin()
+    stage(place, context)
+    op(context, "describe-server", pid=main.pid, start_time=main.start_time)
+    op(context, "stop-server", which="original", timeout_s=5, port=None)
+    op(context, "swap")
+    op(context, "start-server", argv=["sleep", "86393"], env_set={}, env_unset=[], cwd=None)
+    place.expire()
+
+    def broken(*args):
+        raise OSError("no such luck")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("orchestrator.onhost.agent.process.stop", broken)
+        session = recover.take_over(place.directory(), lease.GUARD, 1.0)
+        value = recover.run_tail(session)
+    assert value["left"] == ["stopping the debug life: no such luck"]
+    assert value["verified"]
+    assert value["server"] is None
+    assert place.changes() == []
+    value = recover.run_tail(session)
+    assert value["left"] == []
+    as_before(place)
+    session.close()
+
+
+def test_it_outlives_its_own_code(place, tmp_path):
+    """The guard needs neither its files nor its interpreter's once it watches."""
+    code = tmp_path / "code"
+    source = Path(guard.__file__).parent
+    subprocess.run(["cp", "-r", source, code], check=True)
+    context = place.begin()
+    stage(place, context)
+    op(context, "swap")
+    place.expire(agent=NOBODY, deadline_s=lease.now_s() + 60)
+    program = "import sys; sys.path.insert(0, %r); from code_.guard import main; main(sys.argv[1])"
+    os.rename(code, tmp_path / "code_")
+    command = [sys.executable, "-I", "-S", "-c", program % str(tmp_path), place.directory()]
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    wait_for(place.guards)
+    subprocess.run(["rm", "-r", tmp_path / "code_"], check=True)
+    place.expire()
+    assert wait_for_the_guard(place)["state"] == "reverted by guard"
+    assert place.changes() == []
+
+
+def test_a_scope_where_systemd_runs(tmp_path, monkeypatch):
+    """With systemd the guard gets a scope of its own, else it is started plainly."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+    (tmp_path / "systemd-run").touch(0o755)
+    found = guard.make_commands("/d", 1000, running=str(tmp_path))
+    assert len(found) == 2
+    scope = [str(tmp_path / "systemd-run"), "--user", "--scope", "--quiet", "--collect", "--"]
+    assert found[0] == scope + found[1]
+    assert guard.make_commands("/d", 0, running=str(tmp_path / "absent")) == found[1:]

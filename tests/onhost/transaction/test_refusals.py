@@ -1,0 +1,378 @@
+"""What cannot be restored exactly is refused, and then nothing of ours is left."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from orchestrator.onhost.agent import lease, lock, recover
+from orchestrator.onhost.agent.refusal import Refusal
+from tests.onhost.transaction.place import EDITED, SESSION, op, sha256, stage
+
+LAYERS = "sglang/srt/layers.py"
+LLAMA = "sglang/srt/models/llama.py"
+
+
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root: mount and chattr")
+
+
+def refusal_of(place, context, **kw):
+    """Stage, expect a refusal, and the install as it was; the refusal."""
+    with pytest.raises(Refusal) as refused:
+        stage(place, context, **kw)
+    assert place.changes() == []
+    return refused.value
+
+
+def test_a_file_that_changed_since_the_plan(place):
+    """The checksum that the plan saw decides, before anything is written."""
+    context = place.begin()
+    args, raw = place.stage_args()
+    args["files"][2]["before_sha256"] = "0" * 64
+    with pytest.raises(Refusal) as refused:
+        op(context, "stage", raw, **args)
+    path = str(place.root / LAYERS)
+    assert (refused.value.code, refused.value.message) == (
+        "changed",
+        f"`{path}` is not what the plan saw",
+    )
+    assert refused.value.data == {
+        "file": LAYERS,
+        "path": path,
+        "expected": "0" * 64,
+        "found": sha256((place.root / LAYERS).read_bytes()),
+    }
+    assert place.changes() == []
+
+
+def test_damaged_bytes(place):
+    """Planned bytes that came damaged are not staged, and what was staged before is taken back."""
+    context = place.begin()
+    args, raw = place.stage_args()
+    with pytest.raises(Refusal) as refused:
+        op(context, "stage", raw[:-1] + b"?", **args)
+    assert refused.value.message == f"the bytes of `{LAYERS}` came damaged"
+    assert place.changes() == []
+    stage(place, context)  # the session may try again
+    op(context, "swap")
+    assert op(context, "revert")["verified"]
+    op(context, "finish")
+    assert place.changes() == []
+
+
+@pytest.mark.parametrize("name", ["sglang/../../etc.py", "/etc/passwd", "sglang/evil/x.py"])
+def test_a_path_that_leaves_the_install(place, name):
+    """Neither dots nor absolute names nor links lead out of the install."""
+    outside = place.top / "outside"
+    outside.mkdir()
+    (outside / "x.py").write_bytes(b"")
+    (place.package_dir / "evil").symlink_to(outside)
+    context = place.begin()
+    args, _ = place.stage_args(edits={})
+    args["files"] = [{"file": name, "before_sha256": None, "after_sha256": sha256(b""), "size": 0}]
+    with pytest.raises(Refusal) as refused:
+        op(context, "stage", b"", **args)
+    assert refused.value.code == "outside"
+    real = os.path.realpath(os.path.join(place.root, name))
+    assert refused.value.message == f"`{name}` leaves the install (it is `{real}`)"
+
+
+def test_a_file_to_create_that_exists(place):
+    """A file that the plan would create is never written over."""
+    (place.package_dir / "_sgldbg.py").write_bytes(b"mine")
+    place.before = place.tree()
+    refused = refusal_of(place, place.begin())
+    path = place.package_dir / "_sgldbg.py"
+    assert (refused.code, refused.message) == (
+        "exists",
+        f"`{path}` should be created but is there already",
+    )
+
+
+def test_a_file_that_appears_before_the_swap(place):
+    """One that somebody creates between stage and swap refuses the swap and survives the revert."""
+    context = place.begin()
+    stage(place, context)
+    (place.package_dir / "_sgldbg.py").write_bytes(b"mine")
+    with pytest.raises(Refusal) as refused:
+        op(context, "swap")
+    assert refused.value.code == "exists"
+    value = op(context, "revert")
+    assert value["verified"]
+    assert value["files"][0]["state"] == "untouched"
+    op(context, "finish")
+    assert (place.package_dir / "_sgldbg.py").read_bytes() == b"mine"
+
+
+@needs_root
+def test_an_immutable_file(place):
+    """An immutable file is refused by name, before the lock is taken."""
+    target = str(place.root / LAYERS)
+    subprocess.run(["chattr", "+i", target], check=True)
+    try:
+        refused = refusal_of(place, place.begin())
+    finally:
+        subprocess.run(["chattr", "-i", target], check=True)
+    assert (refused.code, refused.message) == (
+        "not-permitted",
+        f"`{target}` is immutable or append-only (lsattr)",
+    )
+
+
+@needs_root
+def test_an_immutable_directory(place):
+    """The same for the directory that holds the file."""
+    target = str(place.root / "sglang/srt")
+    subprocess.run(["chattr", "+i", target], check=True)
+    try:
+        refused = refusal_of(place, place.begin())
+    finally:
+        subprocess.run(["chattr", "-i", target], check=True)
+    assert (refused.code, refused.message) == (
+        "not-permitted",
+        f"`{target}` is immutable or append-only (lsattr)",
+    )
+
+
+@pytest.fixture
+def mounted(place):
+    """A small file system of its own around a copy of the install."""
+    where = place.top / "small"
+    where.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=256k", "none", str(where)]
+    subprocess.run(mount, check=True)
+    try:
+        subprocess.run(["cp", "-a", str(place.root), str(where)], check=True)
+        place.root = where / "site"
+        place.package_dir = place.root / "sglang"
+        place.before = place.tree()
+        yield where
+    finally:
+        subprocess.run(["umount", "-l", str(where)], check=True)
+
+
+@needs_root
+def test_a_full_disk(place, mounted):
+    """No space at any point of the stage: what was staged is taken back, the lock released."""
+    free = os.statvfs(mounted).f_bavail * 4096
+    refused = refusal_of(place, place.begin(), edits={LLAMA: b"#" * 8, LAYERS: b"#" * (free)})
+    assert (refused.code, refused.message) == (
+        "no-space",
+        f"cannot stage `{LAYERS}`: no space left on device",
+    )
+    context = place.begin(session="s2")
+    (mounted / "full").write_bytes(b"#" * free)
+    refused = refusal_of(place, context)
+    assert (refused.code, refused.message) == (
+        "no-space",
+        "the install cannot be locked: no space left on device",
+    )
+
+
+@needs_root
+def test_a_full_disk_does_not_hinder_a_revert(place, mounted):
+    """Taking back needs no space, neither beside the install nor for the journal."""
+    place.state = str(mounted / "state")
+    context = place.begin()
+    stage(place, context)
+    op(context, "swap")
+    fill = f"head -c 1M /dev/zero > {mounted}/full"
+    assert subprocess.run(fill, shell=True, stderr=subprocess.DEVNULL).returncode == 1
+    value = op(context, "revert")
+    assert value["verified"], value
+    os.unlink(mounted / "full")
+    op(context, "finish")
+    assert place.changes() == []
+
+
+@needs_root
+def test_a_read_only_file_system(place, mounted):
+    """A read-only mount is refused; one that becomes read-only later is reverted afterwards."""
+    context = place.begin()
+    subprocess.run(["mount", "-o", "remount,ro", str(mounted)], check=True)
+    refused = refusal_of(place, context)
+    assert (refused.code, refused.message) == (
+        "read-only",
+        f"`{place.package_dir}` is on a read-only file system",
+    )
+    subprocess.run(["mount", "-o", "remount,rw", str(mounted)], check=True)
+    stage(place, context)
+    op(context, "swap")
+    subprocess.run(["mount", "-o", "remount,ro", str(mounted)], check=True)
+    value = op(context, "revert")
+    assert not value["verified"]
+    assert {item["state"] for item in value["files"]} == {"failed"}
+    with pytest.raises(Refusal) as late:
+        op(context, "finish")
+    assert late.value.code == "not-reverted"
+    subprocess.run(["mount", "-o", "remount,rw", str(mounted)], check=True)
+    assert op(context, "revert")["verified"]
+    op(context, "finish")
+    assert place.changes() == []
+
+
+@needs_root
+def test_a_file_that_is_a_mount_point(place):
+    """A single file mounted into the install cannot be renamed over: refused."""
+    target = str(place.root / LAYERS)
+    source = place.top / "mounted.py"
+    source.write_bytes((place.root / LAYERS).read_bytes())
+    subprocess.run(["mount", "--bind", str(source), target], check=True)
+    try:
+        with pytest.raises(Refusal) as refused:
+            stage(place, place.begin())
+    finally:
+        subprocess.run(["umount", target], check=True)
+    assert (refused.value.code, refused.value.message) == (
+        "unsupported",
+        f"`{target}` is a mount point of its own, it cannot be replaced",
+    )
+    assert place.changes() == []
+
+
+def test_a_session_that_is_there_already(place):
+    """The same session cannot begin twice on a host."""
+    place.begin()
+    with pytest.raises(Refusal) as refused:
+        place.begin()
+    assert (refused.value.code, refused.value.message) == (
+        "exists",
+        "session `s1` is on this host (`gpu0`) already",
+    )
+
+
+def test_the_lock(place):
+    """A second session on the install is refused with who, since when and until when."""
+    first = place.begin()
+    stage(place, first)
+    second = place.begin(session="s2")
+    with pytest.raises(Refusal) as refused:
+        stage(place, second)
+    found = refused.value
+    held = lease.read(place.directory())
+    since = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(found.data["since"]))
+    until = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(found.data["until"]))
+    assert (found.code, found.message) == (
+        "locked",
+        f"`{place.package_dir}` is held by ann@desk (session `s1`) since {since} until {until}",
+    )
+    assert abs(found.data["until"] - time.time() - (held.deadline_s - lease.now_s())) < 1.0
+    op(first, "swap")
+    assert op(first, "revert")["verified"]
+    op(first, "finish")
+    stage(place, second)
+    op(second, "revert")
+    op(second, "finish")
+    assert place.changes() == []
+
+
+def test_a_kept_session_holds_its_lock(place):
+    """`keep` is no end: the next session is refused."""
+    first = place.begin()
+    stage(place, first)
+    op(first, "swap")
+    op(first, "keep")
+    second = place.begin(session="s2")
+    with pytest.raises(Refusal) as refused:
+        stage(place, second)
+    assert refused.value.message.endswith(", kept without an end")
+
+
+def test_an_expired_lock_is_recovered_first(place):
+    """A dead session's files are put back before ours are looked at; its report is handed on."""
+    first = place.begin()
+    stage(place, first)
+    op(first, "swap")
+    first.session.close()
+    place.expire()
+    second = place.begin(session="s2")
+    args, _ = place.stage_args(edits={})  # as a plan made of the original bytes would be
+    args["files"] = [
+        {**item, "before_sha256": place.before[f"site/{item['file']}"]["sha256"]}
+        for item in [
+            {"file": name, "after_sha256": sha256(data), "size": len(data)}
+            for name, data in EDITED.items()
+        ]
+    ]
+    value = op(second, "stage", b"".join(EDITED.values()), **args)
+    (recovered,) = value["recovered"]
+    assert (recovered["session"], recovered["verified"]) == (SESSION, True)
+    op(second, "swap")
+    op(second, "revert")
+    op(second, "finish")
+    assert place.changes() == []
+
+
+def test_locks_of_others_are_left_alone(place):
+    """A lock whose session is not to be found on this host is never removed."""
+    path = place.package_dir / lock.LOCK_NAME
+    path.write_text('{"session": "x"')
+    context = place.begin()
+    with pytest.raises(Refusal) as refused:
+        stage(place, context)
+    assert refused.value.message == (
+        f"`{place.package_dir}` is locked, but `{path}` cannot be read"
+    )
+    assert path.exists()
+    with pytest.raises(Refusal) as busy:
+        recover.recover(place.directory())
+    assert busy.value.code == "busy"
+
+
+def test_two_installs_do_not_disturb_each_other(place, tmp_path):
+    """Sessions on different installs of one host run side by side."""
+    other = type(place)(tmp_path / "other")
+    other.state = place.state
+    first, second = place.begin(), other.begin(session="s2")
+    stage(place, first)
+    stage(other, second)
+    op(first, "swap")
+    op(second, "swap")
+    op(first, "revert")
+    op(first, "finish")
+    assert place.changes() == []
+    assert (other.root / LAYERS).read_bytes() == EDITED[LAYERS]
+    op(second, "revert")
+    op(second, "finish")
+    assert other.changes() == []
+
+
+def test_secrets_stay_in_one_file(place):
+    """The environment is in `server.json` (0600), in no journal, trace or reply."""
+    main = place.start_server()
+    context = place.begin(with_guard=True)
+    stage(place, context)
+    value = op(context, "describe-server", pid=main.pid, start_time=main.start_time)
+    assert "s3cret" not in repr(value)
+    holders = [
+        path.name
+        for path in Path(place.state).rglob("*")
+        if path.is_file() and b"s3cret" in path.read_bytes()
+    ]
+    assert holders == ["server.json"]
+    kept = Path(place.directory(), "server.json")
+    assert oct(kept.stat().st_mode) == "0o100600"
+    assert oct(os.stat(place.state).st_mode) == "0o40700"
+    op(context, "revert")
+    op(context, "finish")
+    assert not any(b"s3cret" in p.read_bytes() for p in Path(place.state).rglob("*") if p.is_file())
+
+
+def test_a_server_that_cannot_be_given_its_output_back(place):
+    """Output to a pipe is refused, unless a file is named for it."""
+    with subprocess.Popen(["sleep", "86391"], stdout=subprocess.PIPE, cwd="/") as child:
+        main = lease.find_process(child.pid)
+        context = place.begin()
+        args = {"pid": main.pid, "start_time": main.start_time}
+        with pytest.raises(Refusal) as refused:
+            op(context, "describe-server", **args)
+        assert refused.value.code == "not-restorable"
+        output = str(place.top / "out.log")
+        described = op(context, "describe-server", **args, output=output)
+        assert described["restorable"]
+        assert described["stdout"] == {"kind": "file", "path": output}
+        child.kill()
