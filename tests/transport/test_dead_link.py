@@ -36,73 +36,92 @@ def can_cut_links() -> bool:
     return made.returncode == 0
 
 
-@dataclass
-class FarHost:
-    """An sshd in a network namespace, behind a cable that can be cut."""
+@dataclass(frozen=True)
+class Cable:
+    """Two ends of a virtual cable, one of them in a network namespace."""
 
-    host: Host
     namespace: str
+    near_end: str
     far_end: str
+    address: str
+
+    @property
+    def enter(self) -> tuple[str, ...]:
+        """Words before a command that is to run at the far end."""
+        return ("ip", "netns", "exec", self.namespace)
+
+    def far(self, *words: str) -> None:
+        """Run `ip` at the far end."""
+        ip("-n", self.namespace, *words)
 
     def cut(self) -> None:
-        ip("netns", "exec", self.namespace, "ip", "link", "set", self.far_end, "down")
+        """From now on nothing arrives, and nobody is told."""
+        self.far("link", "set", self.far_end, "down")
+
+    def end_processes(self) -> None:
+        """Kill what still runs at the far end."""
+        found = subprocess.run(
+            ["ip", "netns", "pids", self.namespace], capture_output=True, check=False
+        )
+        for pid in found.stdout.split():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(int(pid), signal.SIGKILL)
 
 
 @pytest.fixture
-def far_host(tmp_path: Path) -> Iterator[FarHost]:
-    """A host whose port and addresses exist only in a namespace of this test."""
+def cable() -> Iterator[Cable]:
+    """A cable between this machine and a namespace, made for one test."""
     if not can_cut_links():
         pytest.skip("needs root and `ip netns` to cut a link")
     number = os.getpid() % 60000
-    namespace, near, far = f"sgldbg-{number}", f"sgn{number}", f"sgf{number}"
-    net = f"10.{200 + number // 16384}.{number // 64 % 256}.{number % 64 * 4}".rsplit(".", 1)
-    address = f"{net[0]}.{int(net[1]) + 2}"
+    network = f"10.{200 + number // 16384}.{number // 64 % 256}"
+    first = number % 64 * 4
+    made = Cable(
+        namespace=f"sgldbg-{number}",
+        near_end=f"sgn{number}",
+        far_end=f"sgf{number}",
+        address=f"{network}.{first + 2}",
+    )
+    ip("netns", "add", made.namespace)
+    try:
+        pair = ("type", "veth", "peer", "name", made.far_end, "netns", made.namespace)
+        ip("link", "add", made.near_end, *pair)
+        ip("addr", "add", f"{network}.{first + 1}/30", "dev", made.near_end)
+        ip("link", "set", made.near_end, "up")
+        made.far("addr", "add", f"{made.address}/30", "dev", made.far_end)
+        made.far("link", "set", made.far_end, "up")
+        yield made
+    finally:
+        made.end_processes()
+        subprocess.run(["ip", "link", "del", made.near_end], capture_output=True, check=False)
+        ip("netns", "del", made.namespace)
+
+
+@pytest.fixture
+def far_host(cable: Cable, tmp_path: Path) -> Iterator[Host]:
+    """An sshd at the far end; its port and address exist only in the namespace."""
     sshd = Sshd(tmp_path / "sshd")  # for its keys and its configuration; never started
     played = sshd.host("h0")
-    ip("netns", "add", namespace)
-    process = None
-    try:
-        ip("link", "add", near, "type", "veth", "peer", "name", far, "netns", namespace)
-        ip("addr", "add", f"{net[0]}.{int(net[1]) + 1}/30", "dev", near)
-        ip("link", "set", near, "up")
-        ip("-n", namespace, "addr", "add", f"{address}/30", "dev", far)
-        ip("-n", namespace, "link", "set", far, "up")
-        config = tmp_path / "sshd" / "h0" / "sshd_config"
-        Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)
-        process = subprocess.Popen(
-            [
-                "ip",
-                "netns",
-                "exec",
-                namespace,
-                find_sshd(),
-                "-D",
-                "-e",
-                "-p",
-                "22",
-                "-f",
-                str(config),
-            ],
-            stderr=subprocess.DEVNULL,
-            process_group=0,
-        )
-        key = Path(f"{sshd.host_keys[0]}.pub").read_text()
-        sshd.known_hosts.write_text(f"{address} {key}")
-        host = Host(
-            "far", address, played.user, 22, played.identity_file, ssh_options=played.ssh_options
-        )
-        yield FarHost(host, namespace, far)
-    finally:
-        pids = subprocess.run(["ip", "netns", "pids", namespace], capture_output=True, check=False)
-        for pid in pids.stdout.split():
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(int(pid), signal.SIGKILL)
-        if process is not None:
-            process.kill()
-            process.wait(30)
-        subprocess.run(["ip", "link", "del", near], capture_output=True, check=False)
-        ip("netns", "del", namespace)
-        sshd.stop()
+    Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)
+    config = tmp_path / "sshd" / "h0" / "sshd_config"
+    process = subprocess.Popen(
+        [*cable.enter, find_sshd(), "-D", "-e", "-p", "22", "-f", str(config)],
+        stderr=subprocess.DEVNULL,
+        process_group=0,
+    )
+    key = Path(f"{sshd.host_keys[0]}.pub").read_text()
+    sshd.known_hosts.write_text(f"{cable.address} {key}")
+    yield Host(
+        "far",
+        cable.address,
+        played.user,
+        22,
+        played.identity_file,
+        ssh_options=played.ssh_options,
+    )
+    process.kill()
+    process.wait(30)
+    sshd.stop()
 
 
 def open_patiently(host: Host) -> Channel:
@@ -131,11 +150,11 @@ def seconds_until_lost(channel: Channel, data: bytes) -> float:
     return time.monotonic() - started_s
 
 
-def test_dead_link_is_noticed(far_host: FarHost) -> None:
+def test_dead_link_is_noticed(far_host: Host, cable: Cable) -> None:
     """Neither a reader that waits nor a writer whose bytes are not taken waits longer."""
-    idle, busy = open_patiently(far_host.host), open_patiently(far_host.host)
+    idle, busy = open_patiently(far_host), open_patiently(far_host)
     assert idle.read() == busy.read() == b"ready\n"
-    far_host.cut()
+    cable.cut()
     with ThreadPoolExecutor(2) as pool:
         found = list(pool.map(seconds_until_lost, (idle, busy), (b"", b"x" * 100)))
     assert max(found) <= 15.0
