@@ -149,4 +149,4 @@ def value_text(name: str, value: Any) -> str:
 
 def one_line(text: str) -> str:
     """A host's text that is safe to show in one line."""
-    return clean(" ".join(text.split()))
+    return " ".join(clean(text).split())

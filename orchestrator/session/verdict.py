@@ -101,7 +101,8 @@ def needed_workers(
     schedulers = [key for key, worker in known.items() if is_scheduler(worker.label)]
     needed = set(reached)
     if not imported or imported & set(schedulers):
-        needed |= set(schedulers)
+        # One without a label may be a scheduler that has no title yet.
+        needed |= {*schedulers, *(k for k in imported if known[k].label.startswith("pid "))}
     left_out = {(r.host, r.pid) for r in mine if r.kind == "skip" and _NOT_ASKED.match(r.note)}
     needed -= left_out - set(_armed_hits(patch, records))
     return tuple(sorted(known[key] for key in needed or imported - left_out))
