@@ -65,7 +65,7 @@ def _look(contact: Contact, book: Inventory) -> dict[str, Any]:
 
 def _locate(contact: Contact, install: Install, pid: int | None) -> dict[str, Any]:
     assert contact.agent is not None
-    args = {
+    args: dict[str, Any] = {
         "python": install.python,
         "package": install.package,
         "pid": pid,
