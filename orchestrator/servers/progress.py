@@ -7,9 +7,10 @@ from collections.abc import Sequence
 
 # The words of SGLang's log through its releases, latest stage last; what is in a group is shown.
 _STAGES: tuple[tuple[re.Pattern[str], str], ...] = (
+    (re.compile(r"Init torch distributed begin"), "waiting for all ranks"),
     (re.compile(r"Load weight begin"), "loading weights"),
     (
-        re.compile(r"Loading (?:\w+ )*checkpoint shards:.*?\| (\d+)/(\d+)"),
+        re.compile(r"[Ll]oading (?:\w+ )*shards:.*?\| *(\d+)/(\d+)"),
         "loading weights: {0} of {1}",
     ),
     (re.compile(r"Load weight end"), "weights loaded"),

@@ -139,8 +139,10 @@ def test_lines_are_safe_to_show(agent, bench: Bench):
 @pytest.mark.parametrize(
     ("line", "text"),
     [
-        ("[2026-11-29 15:43:23 TP0] Load weight begin. avail mem=10 GB", "loading weights"),
+        ("[.. TP0] Load weight begin. avail mem=10 GB", "loading weights"),
         ("Loading pt checkpoint shards:  50% Completed | 1/2 [..]", "loading weights: 1 of 2"),
+        ("Multi-thread loading shards: 100% Completed | 1/1 [..]", "loading weights: 1 of 1"),
+        ("[.. TP1] Init torch distributed begin.", "waiting for all ranks"),
         ("[.. TP0] Load weight end. type=LlamaForCausalLM", "weights loaded"),
         ("[.. TP1] KV Cache is allocated. #tokens: 2048", "memory pool allocated"),
         ("[.. TP0] Memory pool end. avail mem=5 GB", "memory pool allocated"),
