@@ -65,9 +65,11 @@ try:
     mask = os.umask(0o077)
     for path in (home, os.path.dirname(kept)):
         os.makedirs(path, exist_ok=True)
-        if os.stat(path).st_uid != os.geteuid():
+        seen = os.stat(path)
+        if seen.st_uid != os.geteuid():
             raise OSError(path + " belongs to another user")
-        os.chmod(path, 0o700)
+        if seen.st_mode & 0o022:
+            raise OSError(path + " can be written by other users")
     try:
         with open(kept + ".pyz", "rb") as stream:
             data = stream.read()

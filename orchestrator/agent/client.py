@@ -132,6 +132,11 @@ class AgentClient:
         except HostError as error:
             self._fail(error)
             raise self._gone(op) from error
+        except BaseException:
+            # Half a frame may be on its way (Ctrl-C): what follows would be read as its rest.
+            self._fail(self._make_lost(f"`{op}` was broken off while it was being sent"))
+            self._channel.close()
+            raise
         finally:
             self._write.release()
 

@@ -87,6 +87,8 @@ def open_agent(
                 if deadline.is_over:
                     raise shake.error(f"it was not ready within {timeout_s:g} s") from error
                 raise
+        if deadline.is_over:
+            raise shake.error(f"it was not ready within {timeout_s:g} s")
         client = AgentClient(host.name, channel, received)
         client.wait_hello(max(1.0, until - time.monotonic()))
     except BaseException:

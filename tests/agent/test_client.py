@@ -153,6 +153,21 @@ def test_broken_request_ends_the_agent(agent: AgentClient) -> None:
     )
 
 
+def test_interrupted_request_ends_the_channel(
+    agent: AgentClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Half a frame is never followed by another one."""
+
+    def interrupted(data: bytes) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(agent._channel, "write", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        agent.call("echo")
+    assert agent.lost is not None
+    assert str(agent.lost) == "lost the host: `echo` was broken off while it was being sent"
+
+
 def test_events_come_in_order(agent: AgentClient) -> None:
     """Every event reaches every callback, in the order in which it was sent."""
     got: list[tuple[int, int]] = []

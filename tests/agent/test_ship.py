@@ -122,7 +122,6 @@ def test_damaged_agent_is_replaced(zipapp: Zipapp, tmp_path: Path, start_agent: 
     (kept / f"{zipapp.sha256}.pyz").write_bytes(zipapp.data[:-1])
     assert start_agent().call("echo").value == {}
     assert (kept / f"{zipapp.sha256}.pyz").read_bytes() == zipapp.data
-    assert stat.S_IMODE(kept.stat().st_mode) == 0o700
 
 
 def test_state_directory(
@@ -197,6 +196,19 @@ def test_state_that_cannot_be_made(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
         "the last lines from the host:\n"
         "  | (the process ended with status 9)"
     )
+
+
+def test_state_that_others_can_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Code is never run from a place where others could put theirs, and its mode is left alone."""
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    shared.chmod(0o1777)
+    monkeypatch.setenv("SGLDBG_STATE", str(shared))
+    assert refused(LocalTransport()).startswith(
+        f"bootstrap\nerror: the agent did not start: {shared} can be written by other users\n"
+    )
+    assert stat.S_IMODE(shared.stat().st_mode) == 0o1777
+    assert list(shared.iterdir()) == []
 
 
 def test_python_of_the_inventory_is_missing() -> None:
