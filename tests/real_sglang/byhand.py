@@ -17,6 +17,8 @@ PROMPT = "Once upon a midnight dreary"
 # Bytes are tokens here: a prefill of so many is this prompt's, and nobody else's. The warm-up's
 # prompt has 29, a health poll's 1.
 PROMPT_TOKENS = len(PROMPT)
+# A lease of two minutes, a stop, and some air.
+GUARD_TIMEOUT_S = 200.0
 
 
 @dataclass(frozen=True)
@@ -37,9 +39,20 @@ class Facts:
 class ByHand:
     """The nodes of one server. The processes change when somebody restarts them, this does not."""
 
-    def __init__(self, launches: Sequence[Launch], folder: Path, installs: Sequence[Path]) -> None:
-        """`installs` are the folders from which the nodes import SGLang."""
+    def __init__(
+        self,
+        launches: Sequence[Launch],
+        folder: Path,
+        installs: Sequence[Path],
+        states: Sequence[Path] = (),
+    ) -> None:
+        """`installs` are the folders from which the nodes import SGLang.
+
+        `states` are where the hosts keep their sessions: the guard of a session that failed starts
+        the server again, so this is not over before the guard is.
+        """
         self.launches = tuple(launches)
+        self.states = tuple(states)
         self.folder = folder
         self.installs = tuple(installs)
         self.started: tuple[Running, ...] = ()
@@ -91,6 +104,7 @@ class ByHand:
         """End every node, whichever of its lives it is in; a debug life has other arguments."""
         if not self.started:
             return
+        server.wait_for(lambda: not self._guards(), GUARD_TIMEOUT_S, lambda: f"{self._guards()}")
         logs = self.started[0].stdout, self.started[0].stderr
         alive = [
             Running(pid, _port(launch.argv), *logs)
@@ -99,6 +113,15 @@ class ByHand:
             if _is_a_life_of(launch, _words(pid, "cmdline"))
         ]
         server.stop(alive)
+
+    def _guards(self) -> list[int]:
+        """Guards and agents at work, which name their session's directory in their arguments."""
+        return [
+            pid
+            for pid in _pids()
+            for word in _words(pid, "cmdline")
+            if any(word.startswith(f"{state}/sessions/") for state in self.states)
+        ]
 
 
 def _port(argv: Sequence[str]) -> int:

@@ -17,11 +17,13 @@ pytestmark = [pytest.mark.sglang, pytest.mark.timeout(600)]
 
 
 @pytest.fixture(scope="module")
-def byhand(environment: Environment, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ByHand]:
+def byhand(
+    environment: Environment, hosts: Hosts, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[ByHand]:
     """Both workers on one host, started with the faulty `--speculative-algorithm EAGLE`."""
     home = tmp_path_factory.mktemp("one-host")
     launch = server.command(environment, server.free_port(), "EAGLE", home=home)
-    with ByHand([launch], home, [environment.site_packages]) as running:
+    with ByHand([launch], home, [environment.site_packages], hosts.states) as running:
         yield running
 
 

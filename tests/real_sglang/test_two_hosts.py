@@ -17,7 +17,9 @@ pytestmark = [pytest.mark.sglang, pytest.mark.timeout(600)]
 
 
 @pytest.fixture(scope="module")
-def byhand(environment: Environment, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ByHand]:
+def byhand(
+    environment: Environment, hosts: Hosts, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[ByHand]:
     """Two nodes, each with an install of its own as two machines have."""
     home = tmp_path_factory.mktemp("two-hosts")
     second = install.copy_package(environment, home / "site")
@@ -35,7 +37,7 @@ def byhand(environment: Environment, tmp_path_factory: pytest.TempPathFactory) -
         )
         for rank, packages in enumerate((None, second))
     ]
-    with ByHand(launches, home, [environment.site_packages, second]) as running:
+    with ByHand(launches, home, [environment.site_packages, second], hosts.states) as running:
         yield running
 
 
