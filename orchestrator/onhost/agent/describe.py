@@ -8,7 +8,7 @@ import resource
 import stat as stat_module
 from typing import Any, Dict, List, Optional
 
-from . import commandline, procfs, supervisor
+from . import commandline, mempolicy, procfs, supervisor
 from .refusal import Refusal
 
 Description = Dict[str, Any]
@@ -214,17 +214,8 @@ def _read_scheduling(pid: int) -> Description:
     score = procfs.read_bytes("/proc/%d/oom_score_adj" % pid)
     if score is not None:
         found["oom_score_adj"] = int(score)
-    found["numa"] = _read_numa(pid)
+    found["numa"] = mempolicy.read_policy(pid)
     return found
-
-
-def _read_numa(pid: int) -> Optional[str]:
-    """The memory policy, as `numa_maps` words it for the stack, which has none of its own."""
-    for line in (procfs.read_bytes("/proc/%d/numa_maps" % pid) or b"").splitlines():
-        fields = line.decode("utf-8", "replace").split()
-        if "stack" in fields[2:]:
-            return " ".join(fields[1 : fields.index("stack")])
-    return None
 
 
 def _find_python(description: Description) -> Optional[str]:

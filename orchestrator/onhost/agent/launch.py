@@ -229,6 +229,12 @@ def _set_score(score: int) -> None:
         file.write(str(score))
 
 
+def _set_numa(policy: str) -> None:
+    # Mostly it is ours already, and a fork of a process with threads does well to load nothing.
+    if mempolicy.read_policy(os.getpid()) != policy:
+        mempolicy.set_policy(policy)
+
+
 def _enter_cgroups(lines: Sequence[str]) -> None:
     own = (procfs.read_bytes("/proc/self/cgroup") or b"").decode().splitlines()
     mounts = _find_cgroup_mounts()
@@ -262,7 +268,7 @@ _SURROUNDINGS = (
     ("cgroups", _enter_cgroups),
     ("oom_score_adj", _set_score),
     ("affinity", lambda cpus: os.sched_setaffinity(0, cpus)),
-    ("numa", mempolicy.set_policy),
+    ("numa", _set_numa),
     ("nice", lambda value: os.setpriority(os.PRIO_PROCESS, 0, value)),
     ("umask", os.umask),
 )

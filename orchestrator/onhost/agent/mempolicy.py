@@ -1,4 +1,4 @@
-"""Setting a NUMA memory policy from the words in which `/proc/PID/numa_maps` shows it."""
+"""NUMA memory policies, read and set in the words in which `/proc/PID/numa_maps` shows them."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import ctypes
 import os
 import platform
 from typing import List, Optional, Tuple
+
+from . import procfs
 
 # <linux/mempolicy.h>; the words are those of mpol_to_str() in mm/mempolicy.c.
 _MODES = {
@@ -20,6 +22,15 @@ _MODES = {
 _FLAGS = {"static": 1 << 15, "relative": 1 << 14}
 _SYSCALLS = {"x86_64": 238, "aarch64": 237, "ppc64le": 261, "s390x": 270}
 _WORD_BITS = 64
+
+
+def read_policy(pid: int) -> Optional[str]:
+    """The policy of a process, as it is shown for its stack, which has none of its own."""
+    for line in (procfs.read_bytes("/proc/%d/numa_maps" % pid) or b"").splitlines():
+        fields = line.decode("utf-8", "replace").split()
+        if "stack" in fields[2:]:
+            return " ".join(fields[1 : fields.index("stack")])
+    return None
 
 
 def parse_policy(text: str) -> Optional[Tuple[int, List[int]]]:
