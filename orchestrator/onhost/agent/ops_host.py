@@ -16,6 +16,7 @@ from .locate import check_code, locate
 from .mains import find_mains
 from .observe import observe
 from .process import is_alive, name_owner
+from .status import sessions
 
 if TYPE_CHECKING:
     from .state import Context
@@ -138,9 +139,7 @@ def _read_spool(context: Context, args: Args, raw: bytes) -> Result:
 
 
 def _status(context: Context, args: Args, raw: bytes) -> Result:
-    from . import status
-
-    return {"sessions": status.sessions(context.state_dir)}, b""
+    return {"sessions": sessions(context.state_dir)}, b""
 
 
 OPS: Dict[str, Op] = {

@@ -156,3 +156,9 @@ def test_every_python_of_hosts(python, tmp_path):
         text=True,
     )
     assert done.stdout == f"round trip done {len(OPS)}\n"
+
+
+def test_no_session_at_all(context):
+    """A host that never had a session has nothing to tell, and nothing is made by asking."""
+    assert call(context, "status") == ({"sessions": []}, b"")
+    assert not Path(context.state_dir).exists()
