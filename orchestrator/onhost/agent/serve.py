@@ -6,7 +6,6 @@ import os
 import signal
 import sys
 import threading
-import traceback
 from typing import Any, Callable, Dict, List, Mapping, Optional, Set, Tuple
 
 from .frames import BrokenFrame, FrameTooLarge, Reader, Writer
@@ -133,7 +132,7 @@ class _Server:
         self._writer.reply(header, b"", wait)
 
     def _crashed(self, number: int, op: str, error: BaseException, wait: bool) -> None:
-        trace = traceback.format_exc(limit=30)[-(32 << 10) :]
+        trace = _trace()[-(32 << 10) :]
         message = "`%s` failed: %s: %.300s" % (op, type(error).__name__, error)
         self._refuse(number, Refusal("crash", message), wait, trace)
 
@@ -164,6 +163,13 @@ class _Server:
         os._exit(code)
 
 
+def _trace() -> str:
+    # Imported when needed: it brings a tokenizer and a disassembler, a tenth of the agent's start.
+    import traceback
+
+    return traceback.format_exc(limit=30)
+
+
 def _join(threads: List[threading.Thread]) -> None:
     for thread in threads:
         thread.join()
@@ -176,7 +182,7 @@ def _bounded(work: Callable[[], Any], limit_s: float) -> None:
         try:
             work()
         except BaseException:
-            sys.stderr.write(traceback.format_exc())
+            sys.stderr.write(_trace())
 
     thread = threading.Thread(target=run, daemon=True)
     try:
