@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import multiprocessing
+import os
 import resource
 import signal
 import sys
@@ -26,7 +27,7 @@ _GIB = 1 << 30
 # nested operators end at Python's usual limit of 1,000. This one carries 7,000 levels.
 _RECURSION = 20_000
 # Stack for that recursion where it passes through native code (and for the parser's own).
-_STACK_BYTES = 512 << 20
+_STACK_BYTES = 256 << 20
 # How long an idle worker may take to end by itself.
 _LEAVE_S = 2.0
 
@@ -72,8 +73,9 @@ class Engine:
             answer = connection.recv()
         except (EOFError, OSError):
             process.join(_LEAVE_S)
+            fate = _fate(process)
             self._end_worker(at_once=True)
-            raise _engine_error(f"the process that plans died ({_fate(process)})") from None
+            raise _engine_error(f"the process that plans died ({fate})") from None
         except BaseException:
             self._end_worker(at_once=True)
             raise
@@ -126,7 +128,7 @@ def _engine_error(message: str, notes: Sequence[str] = ()) -> PatchError:
         message,
         state="engine",
         notes=[*notes, "nothing was written on any host"],
-        hints=("the file may be nested too deeply or too large: patch another one",),
+        hints=("a file that the patches name may be nested too deeply, or be too large",),
     )
 
 
@@ -141,6 +143,11 @@ def _work(connection: Connection, timeout_s: float, memory_bytes: int) -> None:
     """The worker: answers one request after another until the connection ends."""
     # Ctrl-C goes to the whole group of processes; the controller decides what it means.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # A native crash prints its stack; what became of the worker is told by its exit status.
+    silence = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(silence, 1)
+    os.dup2(silence, 2)
+    os.close(silence)
     _limit_memory(memory_bytes)
     sys.setrecursionlimit(_RECURSION)
     threading.stack_size(_STACK_BYTES)
