@@ -52,7 +52,9 @@ def wait_ready(
     cancelled: Callable[[], bool] = lambda: False,
     first_ready: Callable[[], bool] = lambda: False,
 ) -> ReadyReport:
-    """Wait for one host's part of a server; `life` names its main process and its output files.
+    """Wait for one host's part of a server; `life` names its main process.
+
+    Its output files are those of `life`, else the ones that the process has open.
 
     Rank 0 is ready when `ready.path` answers 200 and the port is owned by this very process tree:
     an old server that still answers is none of ours. Other ranks are ready when their own health
@@ -89,12 +91,14 @@ class _Watch:
     ) -> None:
         self.agent = agent
         self.server = server
-        self.life = life
+        self.life = life if "stderr" in life else {**life, **_find_outputs(agent, life)}
         self.on_progress = on_progress
         self.answer = "nobody listens on its port yet"
         self._began = time.monotonic()
         self._shown = ""
         self._looked = 0.0
+        # The log of a server that is given back begins with its former life.
+        self._old: tuple[str, ...] | None = () if "stderr" in life else None
 
     def ask_first(self) -> str:
         """How the first rank shows that it is ready, or an empty text."""
@@ -126,7 +130,10 @@ class _Watch:
         if now - self._looked < _PROGRESS_S:
             return
         self._looked = now
-        text = find_progress(read_tail(self.agent, self.life.get("stderr"), _TAIL_LINES))
+        lines = read_tail(self.agent, self.life.get("stderr"), _TAIL_LINES)
+        if self._old is None:
+            self._old = lines
+        text = find_progress(drop_old(self._old, lines))
         if text and text != self._shown:
             self._shown = text
             self.on_progress(text)
@@ -159,6 +166,27 @@ class _Watch:
             return ""
         self.answer = f"{url} answered {reply.value['status']}"
         return self.answer if reply.value["status"] == 200 else ""
+
+
+def _find_outputs(agent: AgentClient, life: Mapping[str, Any]) -> dict[str, str]:
+    """The files that a process writes to, by asking the process; none where it is gone."""
+    asked = {"pid": life["pid"], "start_time": life["start_time"]}
+    try:
+        described = agent.call("describe", asked).value
+    except HostError as error:
+        if error.code != "gone":
+            raise
+        return {}
+    outputs = {name: described[name] for name in ("stdout", "stderr")}
+    return {name: found["path"] for name, found in outputs.items() if found["kind"] == "file"}
+
+
+def drop_old(old: tuple[str, ...], lines: tuple[str, ...]) -> tuple[str, ...]:
+    """What was written since `old` were the last lines of the same file."""
+    for end in range(len(lines), 0, -1) if old else ():
+        if lines[max(0, end - len(old)) : end] == old[-end:]:
+            return lines[end:]
+    return lines
 
 
 def died(

@@ -10,7 +10,7 @@ from orchestrator.errors import HostError
 from orchestrator.model.inventory import Host
 from orchestrator.onhost.agent import procfs
 from orchestrator.servers.progress import find_progress
-from orchestrator.servers.ready import read_tail, require_free_port, wait_ready
+from orchestrator.servers.ready import drop_old, read_tail, require_free_port, wait_ready
 
 from .conftest import Bench
 
@@ -126,6 +126,52 @@ def test_another_rank_that_dies(agent, bench: Bench, port):
     child = bench.run("--mode", "die", "--node-rank", "1")
     error = failed(agent, bench.server(port), _dead(bench, child), 1)
     assert (error.code, error.tail[-1]) == ("died", "ValueError: no such model")
+
+
+def test_a_server_that_was_given_back(agent, bench: Bench, port):
+    """Its files are found by asking it, and stages of its former life are not told again."""
+    health = bench.folder / "health"
+    health.write_text("503")
+    with open(bench.stderr, "a") as log:
+        log.write("The server is fired up and ready to roll!\n")
+    child = bench.run("--port", str(port), "--health", str(health))
+    life = {name: bench.life(child)[name] for name in ("pid", "start_time")}
+    told: list[str] = []
+    asked = 0
+
+    def cancelled() -> bool:
+        nonlocal asked
+        asked += 1
+        if asked == 3:
+            with open(bench.stderr, "a") as log:
+                log.write("[.. TP0] Load weight end.\n")
+        return False
+
+    def on_progress(text: str) -> None:
+        told.append(text)
+        health.write_text("200")
+
+    wait_ready(agent, bench.server(port), life, 0, on_progress, cancelled)
+    assert told == ["weights loaded"]
+    os.kill(child.pid, 9)
+    child.wait(30)
+    assert failed(agent, bench.server(port), life, 0).tail == ()
+
+
+@pytest.mark.parametrize(
+    ("old", "lines", "new"),
+    [
+        ("", "a b", "a b"),
+        ("a b", "a b", ""),
+        ("a b", "a b c", "c"),
+        ("a b c", "b c d", "d"),
+        ("a b c", "x y", "x y"),
+        ("a a", "a a a", ""),
+    ],
+)
+def test_new_lines(old, lines, new):
+    """What was there before is known by its last lines, also where they scrolled on."""
+    assert drop_old(tuple(old.split()), tuple(lines.split())) == tuple(new.split())
 
 
 def test_lines_are_safe_to_show(agent, bench: Bench):
