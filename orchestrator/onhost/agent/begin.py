@@ -6,7 +6,7 @@ import os
 import shutil
 import time
 from dataclasses import replace
-from typing import Any, Callable, Dict, Optional
+from typing import Any, Callable, Dict, List, Optional
 
 from . import files, journal, lease, probedir, recover
 from .facts import Facts
@@ -38,15 +38,18 @@ def begin(
         with lease.exclusive(directory):
             lease.write(directory, _first_lease(args))
     session = SessionState(directory, 1, lease.me(), on_line)
+    made: List[str] = []
     try:
-        _begin(session, args, start_guard)
+        _begin(session, args, start_guard, made)
     except Exception:
-        _take_away(session)
+        _take_away(session, made)
         raise
     return session
 
 
-def _begin(session: SessionState, args: Dict[str, Any], start_guard: StartGuard) -> None:
+def _begin(
+    session: SessionState, args: Dict[str, Any], start_guard: StartGuard, made: List[str]
+) -> None:
     probe_dir = probedir.find_path(session.name, session.host)
     detail = {
         "session": session.name,
@@ -59,6 +62,7 @@ def _begin(session: SessionState, args: Dict[str, Any], start_guard: StartGuard)
     }
     with files.refusing("the session could not begin"), session.step("begin", **detail) as done:
         probedir.make(probe_dir)
+        made.append(probe_dir)
         session.facts.guard = done["guard"] = start_guard(session.directory)
 
 
@@ -98,18 +102,15 @@ def _clear(directory: str) -> None:
     raise _exists(directory)
 
 
-def _take_away(session: SessionState) -> None:
-    """Nothing but the session's own directory was made: remove it, and the guard with it."""
+def _take_away(session: SessionState, made: List[str]) -> None:
+    """Nothing but directories of the session was made: remove them, and the guard with them."""
     with lease.exclusive(session.directory):
         found = lease.read(session.directory)
         if found is not None:
             lease.write(session.directory, replace(found, ended=True))
     recover.dismiss_guard(session)
-    if (
-        session.facts.begun is not None
-        and session.journal.records[-1].get("error", "").find("is there already") < 0
-    ):
-        probedir.remove(session.facts.begun["probe_dir"])
+    for path in made:
+        probedir.remove(path)
     session.close()
     shutil.rmtree(session.directory)
 

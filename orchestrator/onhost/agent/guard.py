@@ -60,10 +60,7 @@ def make_commands(
 
 
 def _own_code() -> List[str]:
-    """How an interpreter runs this module: from the zipapp, or from a source tree."""
-    archive = getattr(__loader__, "archive", None)  # type: ignore[name-defined]
-    if archive is not None:
-        return [archive, "guard"]
+    """How an interpreter runs this module from where it is: zipapp, unpacked, or source tree."""
     package = __package__ or ""
     root = os.path.abspath(__file__)
     for _ in range(package.count(".") + 2):

@@ -43,7 +43,7 @@ def describe_running(
                 pid,
                 description["why"],
             )
-            raise Refusal("not-restorable", message, **process.public(description))
+            raise Refusal("not-restorable", message, pid=pid, why=description["why"])
         write_private(session.path(SERVER), {"description": description, "ran": True})
         main = {"pid": pid, "start_time": description["start_time"]}
         done.update(ran=True, main=main, uid=description.get("uid"))

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import glob
-import os
-import time
-from typing import Any, Callable, Dict, List, Optional, Tuple
+from typing import Any, Callable, Dict, Tuple
 
-from . import begin, effective, files, guard, journal, lease, life, lock, probedir, recover, swap
-from .facts import Facts
+from . import begin, effective, files, guard, lease, life, probedir, recover, staging, swap
 from .refusal import Refusal
-from .state import JOURNAL, Context, SessionState, session_dir
+from .state import Context, SessionState, session_dir
 
 Args = Dict[str, Any]
 Answer = Tuple[Any, bytes]
@@ -76,7 +72,7 @@ def op_detach(context: Context, args: Args, raw: bytes) -> Answer:
     """Give the lease its full length, whatever becomes of the channel."""
     session = _held(context)
     detached = session.renew(args["lease_s"], detached=True)
-    _show_until(session, detached)
+    staging.show_until(session, detached)
     return _times(detached), b""
 
 
@@ -86,155 +82,14 @@ def op_keep(context: Context, args: Args, raw: bytes) -> Answer:
     with session.locked():
         kept = lease.change(session.directory, session.epoch, session.holder, deadline_s=None)
         session.note("kept")
-        _show_until(session, kept)
+        staging.show_until(session, kept)
     recover.dismiss_guard(session)
     return None, b""
 
 
-def _show_until(session: SessionState, held: lease.Lease) -> None:
-    if not session.facts.unlocked:
-        for path in session.facts.locks:
-            lock.update(path, _lock_holder(session, held))
-
-
-def _lock_holder(session: SessionState, held: lease.Lease) -> lock.Holder:
-    return session.lock_holder(_wall(held), held.deadline_s)
-
-
-def _wall(held: lease.Lease) -> Optional[float]:
-    if held.deadline_s is None:
-        return None
-    return round(time.time() + held.deadline_s - lease.now_s(), 3)
-
-
 def op_stage(context: Context, args: Args, raw: bytes) -> Answer:
-    """Plan, lock and stage; any failure leaves the install as it was."""
-    session = _held(context)
-    with session.locked():
-        if session.facts.files:
-            raise Refusal("exists", "this session has staged its files already")
-        contents = _split(args["files"], raw)
-        package_dir = os.path.join(os.path.abspath(args["root"]), args["package"])
-        recovered = _recover_expired(session, lock.find_paths(package_dir))
-        recovered += _file_reverted(session, package_dir)
-        swap.journal_plan(session, args, swap.make_plan(args))
-        try:
-            _take_locks(session)
-            staged = swap.stage(session, contents)
-        except Exception:
-            _undo_stage(session)
-            raise
-    return {"files": staged, "recovered": recovered}, b""
-
-
-def _split(items: List[Args], raw: bytes) -> Dict[str, bytes]:
-    contents, at = {}, 0
-    for item in items:
-        contents[item["file"]] = raw[at : at + item["size"]]
-        at += item["size"]
-    return contents
-
-
-def _take_locks(session: SessionState) -> None:
-    holder = _lock_holder(session, session.check())
-    for path in session.facts.locks:
-        with files.refusing("the install cannot be locked"), session.step("lock", path=path):
-            try:
-                lock.take(path, holder)
-            except FileExistsError:
-                found = lock.read(path)
-                if not lock.is_mine(found, holder):
-                    raise _locked(path, found) from None
-
-
-def _undo_stage(session: SessionState) -> None:
-    """Take back what a failed stage left and forget its plan, unless something resists."""
-    reports = swap.revert(session)
-    if session.facts.is_clean and not any(report["state"] == "failed" for report in reports):
-        recover.unlock(session)
-        session.note("undone")
-
-
-def _recover_expired(session: SessionState, paths: List[str]) -> List[Args]:
-    """End the session that holds a lock of ours, if its time is over and we may read it."""
-    recovered = []
-    for path in paths:
-        found = lock.read(path)
-        if found is None or lock.is_mine(found, session.lock_holder()):
-            continue
-        directory = _find_abandoned(found)
-        if directory is None:
-            raise _locked(path, found)
-        try:
-            value = recover.recover(directory)
-        except Refusal:
-            raise _locked(path, found) from None
-        if value["left"]:
-            raise _locked(path, found)
-        recovered.append({"session": found["session"], "host": found["host"], **value})
-    return recovered
-
-
-def _find_abandoned(found: lock.Holder) -> Optional[str]:
-    """The directory of the lock's session, where it is this host's and its lease ran out."""
-    if found.get("hostname") != os.uname().nodename:
-        return None
-    try:
-        directory = session_dir(found["state_dir"], found["session"], found["host"])
-    except (KeyError, Refusal):
-        return None
-    held = lease.read(directory)
-    if held is None or held.is_live() or held.is_kept():
-        return None
-    return directory if os.access(os.path.join(directory, JOURNAL), os.R_OK | os.W_OK) else None
-
-
-def _locked(path: str, found: Optional[lock.Holder]) -> Refusal:
-    found = found or {}
-    folder = os.path.dirname(path)
-    if "session" not in found:
-        return Refusal("locked", "`%s` is locked, but `%s` cannot be read" % (folder, path))
-    until = found.get("until")
-    held = lease.read(
-        os.path.join(str(found["state_dir"]), "sessions", found["session"], found["host"])
-    )
-    if held is not None:  # renewed since the lock was written
-        until = _wall(held)
-    message = "`%s` is held by %s (session `%s`) since %s%s" % (
-        folder,
-        found["holder"],
-        found["session"],
-        _show_time(found["since"]),
-        " until %s" % _show_time(until) if until else ", kept without an end",
-    )
-    names = ("session", "host", "holder", "hostname", "since", "state_dir")
-    data = {name: found.get(name) for name in names}
-    return Refusal("locked", message, path=path, until=until, **data)
-
-
-def _show_time(seconds: float) -> str:
-    return time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(seconds))
-
-
-def _file_reverted(session: SessionState, package_dir: str) -> List[Args]:
-    """File away sessions on this install that their guard has undone; their reports are shown."""
-    shown = []
-    pattern = os.path.join(glob.escape(session.state_dir), "sessions", "*", "*", JOURNAL)
-    for path in sorted(glob.glob(pattern)):
-        facts = Facts(journal.read(path))
-        directory = os.path.dirname(path)
-        if directory == session.directory or facts.package_dir != package_dir:
-            continue
-        if facts.by and facts.is_clean and not _is_live(directory):
-            value = recover.recover(directory)
-            name, host = directory.split(os.sep)[-2:]
-            shown.append({"session": name, "host": host, **value})
-    return shown
-
-
-def _is_live(directory: str) -> bool:
-    held = lease.read(directory)
-    return held is not None and held.is_live()
+    """Lock the install and put the planned bytes beside their targets."""
+    return staging.stage(_held(context), args, raw), b""
 
 
 def op_describe_server(context: Context, args: Args, raw: bytes) -> Answer:

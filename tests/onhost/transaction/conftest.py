@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 
-from tests.onhost.transaction.place import Place
+from tests.onhost.transaction.place import LEASE_S, Place
 
 
 @pytest.fixture
@@ -19,3 +22,17 @@ def place(tmp_path, monkeypatch):
     made = Place(tmp_path)
     yield made
     made.end_processes()
+
+
+@pytest.fixture
+def held(place):
+    """A session that another process has taken to its debug life and keeps renewing."""
+    main = place.start_server()
+    words = ["-m", "tests.onhost.transaction.holder", place.top, LEASE_S, main.pid, main.start_time]
+    with subprocess.Popen(
+        [sys.executable, *map(str, words)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == b"patched s1 gpu0\n"
+        yield holder
+        holder.kill()

@@ -35,6 +35,8 @@ EDITED = {
 # The server of these tests: all that matters is that it runs and leaves on SIGTERM.
 SERVER = ("sleep", "86391")
 DEBUG = ("sleep", "86392")
+# What a test's agent renews; short, since tests wait for its end.
+LEASE_S = 1.5
 # A holder that is gone: what kills the holder of an expired lease would kill the test itself.
 NOBODY = lease.Process(2**22 - 1, 1)
 

@@ -11,26 +11,16 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.onhost.agent import begin, files, guard, lease, recover
+from orchestrator.onhost.agent import files, guard, lease, recover
 from orchestrator.onhost.agent.refusal import Refusal
-from orchestrator.onhost.agent.state import Context
-from tests.onhost.transaction.place import EDITED, HOST, NOBODY, SESSION, op, stage, wait_for
-
-LEASE_S = 1.5
-
-
-@pytest.fixture
-def held(place):
-    """A session that another process has taken to its debug life and keeps renewing."""
-    main = place.start_server()
-    words = ["-m", "tests.onhost.transaction.holder", place.top, LEASE_S, main.pid, main.start_time]
-    with subprocess.Popen(
-        [sys.executable, *map(str, words)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    ) as holder:
-        assert holder.stdout is not None
-        assert holder.stdout.readline() == b"patched s1 gpu0\n"
-        yield holder
-        holder.kill()
+from tests.onhost.transaction.place import (
+    EDITED,
+    LEASE_S,
+    NOBODY,
+    op,
+    stage,
+    wait_for,
+)
 
 
 def patched(place):
@@ -132,23 +122,6 @@ def test_only_one_guard(place):
     assert refused.value.code == "guard-failed"
     assert refused.value.message == ("the guard could not be started: a guard watches already")
     wait_for(lambda: place.guards() == [watching])
-
-
-def test_a_killed_guard_is_replaced_by_attach(place):
-    """The channel that comes back starts a guard where there is none any more."""
-    place.begin(with_guard=True)
-    (watching,) = place.guards()
-    os.kill(watching, signal.SIGKILL)
-    wait_for(lambda: not place.guards())
-    assert place.status()[0]["guard"] == "dead"
-    context = Context(place.state)
-    context.session = begin.attach(place.state, SESSION, HOST, guard.start)
-    assert context.session.epoch == 2
-    (another,) = place.guards()
-    assert another != watching
-    assert place.status()[0]["guard"] == "alive"
-    op(context, "finish")
-    assert place.guards() == []
 
 
 def test_it_leaves_a_kept_session_alone(place):
