@@ -146,6 +146,21 @@ def test_a_site_reached_while_a_site_is_evaluated_is_passed_over(shop: Workshop)
     assert (done.values("f(5)"), done.stdout) == ([5], "1\n")
 
 
+def test_a_signal_handler_may_reach_a_site(shop: Workshop) -> None:
+    """It interrupts the runtime anywhere, also where it holds a lock, and must not wait for it."""
+    script = """
+import signal
+signal.signal(signal.SIGALRM, lambda *_: (model.f(-1), put()))
+signal.setitimer(signal.ITIMER_REAL, 0.0005, 0.0005)
+for i in range(3000): model.f(i)
+signal.signal(signal.SIGALRM, signal.SIG_IGN)
+"""
+    shop.put(every=3)
+    done = shop.run(script)
+    assert (done.code, done.damaged) == (0, 0)
+    assert len(done.of("hit")) >= 1000
+
+
 def test_ctrl_c_still_ends_the_server(shop: Workshop) -> None:
     """The one exception that passes through, since it is not ours to swallow."""
     shop.put(capture=["sys.stdout"], when="__import__('os').kill(__import__('os').getpid(), 2)")

@@ -194,3 +194,25 @@ def test_module_level_code_is_left_alone(shop: Workshop) -> None:
     shop.put(clear=False, capture=["(new := x + 1)"])
     done = shop.run("print(hasattr(model, 'new'), model.x)")
     assert (done.stdout, done.values("(new := x + 1)")) == ("False 3\n", [4])
+
+
+def test_nothing_of_the_servers_is_kept_alive(shop: Workshop) -> None:
+    """Keys, errors and expressions that do not compile hold no frame and no value."""
+    shop.write(
+        "sglang/srt/model.py",
+        "import weakref\n"
+        "from sglang import _sgldbg\n"
+        "class Big: pass\n"
+        "def f():\n"
+        "    x = Big(); _sgldbg.off('p.1') or _sgldbg.hit('p.1', locals())\n"
+        "    return weakref.ref(x)\n",
+    )
+    shop.put(clear=False, capture=["x +", "x", "x.missing"], once_per=["x", "x.missing", "x +"])
+    done = shop.run("print(model.f()(), model.f()())")
+    assert done.stdout == "None None\n"
+    (record,) = done.of("hit")
+    assert record.keys == (
+        "<sglang.srt.model.Big>",
+        "error: AttributeError: 'Big' object has no attribute 'missing'",
+        "error: SyntaxError: invalid syntax (<sgldbg>, line 2)",
+    )

@@ -228,7 +228,7 @@ def read_captures(
     values: Dict[str, Any] = {}
     filled: List[bool] = []
     pending: List[Tuple[Dict[str, Any], Any]] = []
-    for code in site.capture[:64]:
+    for code in site.capture:
         try:
             if light and not code.plain:
                 errors[code.name] = "not evaluated here: the expression may run code"

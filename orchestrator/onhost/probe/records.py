@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import binascii
+import itertools
 import json
 import os
 import time
@@ -19,8 +20,8 @@ SPOOL = 64 << 20  # bytes of one process's spool file; a probe without a limit m
 
 
 def emit(kind: str, site: str, note: str = "", **more: Any) -> None:
-    with STATE.lock:
-        seq = STATE.seq[site] = STATE.seq.get(site, 0) + 1
+    """Write one record; takes no lock, since a signal handler may write one, too."""
+    seq = next(STATE.seq.setdefault(site, itertools.count(1)))
     if STATE.unsent:
         note = "%s%d lines did not reach stderr" % (note + "; " if note else "", STATE.unsent)
     record: Dict[str, Any] = {

@@ -88,6 +88,7 @@ def poll() -> None:
     next_poll = now() + POLL_S
     if not STATE.poll_lock.acquire(False):
         return
+    before, THREAD.busy = getattr(THREAD, "busy", False), True  # no hit inside, see `hit`
     try:
         STATE.flags = find_flags()
         forget_unsure()
@@ -100,6 +101,7 @@ def poll() -> None:
         adopt(None)
     finally:
         STATE.poll_lock.release()
+        THREAD.busy = before
 
 
 def read_table(known: Any) -> Tuple[Any, Any]:

@@ -36,7 +36,8 @@ class Code:
 
     def value(self, glob: Dict[str, Any], loc: Dict[str, Any]) -> Any:
         if self.failure is not None:
-            raise self.failure.with_traceback(None)
+            # A new one each time: an exception that is kept keeps the frames it was raised through.
+            raise type(self.failure)(*self.failure.args)
         if self.merged:
             return eval(self.code, dict(glob, **loc))
         return eval(self.code, glob, loc)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from typing import Any, Dict, List, Optional, Set, Tuple
+from typing import Any, Dict, Iterator, List, Optional, Set, Tuple
 
 # Module-level, since `off` has a third of a microsecond: an attribute of an object costs too much.
 LIVE: Set[str] = set()  # sites that may still fire; everything else is off
@@ -23,7 +23,7 @@ class State:
         self.modules: Dict[str, List[str]] = {}
         self.announced: Set[str] = set()
         self.flags: Tuple[Any, ...] = ()  # what tells of graph capture, found anew at each poll
-        self.seq: Dict[str, int] = {}
+        self.seq: Dict[str, Iterator[int]] = {}
         self.unsent = 0
         self.title = ""
         self.ranks: Optional[Dict[str, int]] = None
