@@ -26,6 +26,9 @@ from orchestrator.patching.structure.walk import (
     walk_parts,
 )
 
+# Statements that say what names mean; the start of a function lies behind them.
+_NAMES = (cst.Global, cst.Nonlocal)
+
 
 @dataclass(frozen=True, slots=True)
 class Place:
@@ -142,17 +145,18 @@ def _start_of(source: Source, anchor: Anchor, scope: Statement | None) -> Place:
         )  # fmt: skip
     last: Statement | None = None
     for statement in statements:
-        if statement.node is not docstring and not must_lead(statement.node):
+        node = statement.node
+        if node is not docstring and not isinstance(node, _NAMES) and not is_future(node):
             break
         last = statement
     return Place(last or statements[0], "after" if last else "before", anchor.scope)
 
 
-def must_lead(node: cst.CSTNode) -> bool:
-    """Whether nothing but its like may stand before this statement in its scope."""
-    if isinstance(node, cst.ImportFrom) and isinstance(node.module, cst.Name):
-        return node.module.value == "__future__" and not node.relative
-    return isinstance(node, cst.Global | cst.Nonlocal)
+def is_future(node: cst.CSTNode) -> bool:
+    """Whether a statement imports from `__future__`, before which only a docstring may stand."""
+    if not isinstance(node, cst.ImportFrom) or not isinstance(node.module, cst.Name):
+        return False
+    return node.module.value == "__future__" and not node.relative
 
 
 def _choose(

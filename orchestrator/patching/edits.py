@@ -10,7 +10,7 @@ import libcst as cst
 
 from orchestrator.errors import PatchError
 from orchestrator.model.patch import Insert
-from orchestrator.patching.anchor import Place, must_lead
+from orchestrator.patching.anchor import Place, is_future
 from orchestrator.patching.source import Source
 from orchestrator.patching.splice import Change, New
 from orchestrator.patching.structure.match import same_code
@@ -165,7 +165,7 @@ def make_import(source: Source, package: str, changes: Sequence[Change]) -> Made
     docstring = docstring_of(source.module)
     leading: Statement | None = None
     for statement in statements:
-        if statement.node is not docstring and not must_lead(statement.node):
+        if statement.node is not docstring and not is_future(statement.node):
             break
         leading = statement
     if leading is not None:

@@ -6,7 +6,7 @@ import libcst as cst
 
 from orchestrator.errors import PatchError
 from orchestrator.model.source import Span
-from orchestrator.patching.anchor import Place, must_lead
+from orchestrator.patching.anchor import Place, is_future
 from orchestrator.patching.source import Source
 from orchestrator.patching.standing import Standing
 from orchestrator.patching.structure.walk import (
@@ -56,10 +56,10 @@ def refuse_place(source: Source, place: Place, span: Span | None) -> None:
             source, span, f"a statement before the docstring in line {line} would end its role",
             "put it behind: `at: start`",
         )  # fmt: skip
-    if place.side == "before" and must_lead(node):
-        code = source.module.code_for_node(node).strip().rstrip("; ")
+    future = _future_behind(source, place)
+    if future is not None:
         raise _refusal(
-            source, span, f"`{code}` in line {line} must stand before all other statements",
+            source, span, f"nothing but a docstring may stand before `{future}`",
             "put it behind: `at: start`",
         )  # fmt: skip
     _refuse_parsed(source, place, span)
@@ -69,6 +69,18 @@ def _is_docstring(source: Source, place: Place) -> bool:
     scopes = place.statement.definitions()
     body = scopes[-1].body if scopes else source.module
     return docstring_of(body) is place.statement.node
+
+
+def _future_behind(source: Source, place: Place) -> str | None:
+    """An import from `__future__` that the place would come before, if there is one."""
+    if place.statement.definitions():
+        return None
+    nodes = [s.node for s in walk_block(source.module, (), nested=False)]
+    index = next(i for i, node in enumerate(nodes) if node is place.statement.node)
+    for node in nodes[index + (place.side == "after") :]:
+        if is_future(node):
+            return source.module.code_for_node(node).strip().rstrip("; ")
+    return None
 
 
 def refuse_unreachable(

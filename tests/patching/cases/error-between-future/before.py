@@ -1,0 +1,3 @@
+"""Doc."""
+from __future__ import annotations
+import os
