@@ -116,17 +116,23 @@ def _take_away(session: SessionState, made: List[str]) -> None:
 
 
 def attach(
-    state_dir: str, name: str, host: str, start_guard: StartGuard, on_line: OnLine = None
+    state_dir: str,
+    name: str,
+    host: str,
+    start_guard: StartGuard,
+    on_line: OnLine = None,
+    epoch: Optional[int] = None,
 ) -> SessionState:
     """Take up a session whose lease is not over: raise the epoch and end the agent before us.
 
     Refuses with `fenced` once the lease ran out, even if nothing was undone yet: then only a
-    revert may have it.
+    revert may have it. With `epoch` only a session that nobody took up since is given (`taken`):
+    two controllers would take it from each other for ever.
     """
     directory = session_dir(state_dir, name, host)
     if not os.path.exists(os.path.join(directory, JOURNAL)):
         raise Refusal("missing", "there is no session `%s` on this host" % name)
-    before = _take_lease(directory)
+    before = _take_lease(directory, epoch)
     if before.agent != lease.me():
         lease.end(before.agent)
     session = SessionState(directory, before.epoch + 1, lease.me(), on_line)
@@ -136,13 +142,15 @@ def attach(
     return session
 
 
-def _take_lease(directory: str) -> Lease:
+def _take_lease(directory: str, epoch: Optional[int]) -> Lease:
     with lease.exclusive(directory) as held:
         found = lease.read(directory)
         if not held or found is None or found.by != lease.AGENT:
             raise Refusal("fenced", lease.explain(found, 0, lease.me()))
         if not found.is_live() and not found.is_kept():
             raise Refusal("fenced", lease.explain(found, found.epoch, found.agent))
+        if epoch not in (None, found.epoch):
+            raise Refusal("taken", lease.explain(found, epoch or 0, lease.me()))
         deadline_s = None if found.is_kept() else lease.now_s() + found.lease_s
         mine = replace(
             found,

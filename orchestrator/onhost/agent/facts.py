@@ -93,6 +93,8 @@ class Facts:
             self.by = record["by"]
         elif kind == "guard":
             self.guard = record["guard"]
+        elif kind == "announced":
+            self.stopping = record
         elif kind == "ended":
             self.ended = True
 

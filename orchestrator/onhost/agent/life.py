@@ -60,6 +60,20 @@ def describe_absent(
         done.update(ran=False, main=None, uid=os.getuid())
 
 
+def announce_stop(session: SessionState, timeout_s: float, port: Optional[int]) -> None:
+    """Journal that the original is about to end, though nothing is done to it yet.
+
+    One part of a server that runs on several hosts goes down with the others, wherever the first
+    of them is stopped. From here on the end of the session is a restart on every host.
+    """
+    if session.facts.server is None:
+        raise Refusal("not-described", "the server was not described, so it is not stopped")
+    with session.locked():
+        session.check()
+        if session.facts.stopping is None:
+            session.append({"kind": "announced", "timeout_s": timeout_s, "port": port})
+
+
 def stop_original(session: SessionState, timeout_s: float, port: Optional[int]) -> Value:
     """Stop the server that was described; from the intent on, the end of it is a restart."""
     server = session.facts.server
@@ -105,8 +119,8 @@ def start_debug(session: SessionState, args: Value) -> Value:
 def restore(session: SessionState) -> Optional[Value]:
     """Start the original as it was and say in what it differs; `None` where it did not run before.
 
-    One that was never stopped, or that is back already, is left alone. A stop that was begun is
-    brought to its end first: half of it may have happened.
+    One that still runs though nobody meant to stop it, or that is back already, is left alone. A
+    stop that was begun or announced is brought to its end first: half of it may have happened.
     """
     server = read_server(session)
     with session.locked():
@@ -117,11 +131,13 @@ def restore(session: SessionState) -> Optional[Value]:
         if server is None or not server["ran"]:
             return None
         main = (facts.server or {}).get("main")
-        if facts.stopping is None:
-            return dict(main, differences=[]) if main and process.is_alive(**main) else None
+        if facts.stopping is None and main and process.is_alive(**main):
+            return dict(main, differences=[])
         if not facts.stopped and main is not None:
-            timeout_s = facts.stopping.get("timeout_s", _STOP_TIMEOUT_S)
-            stop_original(session, timeout_s, facts.stopping.get("port"))
+            if facts.stopping is None and find_twin(server["description"]) is not None:
+                return None  # somebody has started it again by hand
+            asked = facts.stopping or {}
+            stop_original(session, asked.get("timeout_s", _STOP_TIMEOUT_S), asked.get("port"))
         started = _find_restored(session, server["description"])
         if started is None:
             started = _start_original(session, server["description"])

@@ -51,7 +51,9 @@ def _is_held(session: SessionState) -> bool:
 
 def op_attach(context: Context, args: Args, raw: bytes) -> Answer:
     """Take up a session after the channel was lost."""
-    session = begin.attach(context.state_dir, args["session"], args["host"], guard.start)
+    session = begin.attach(
+        context.state_dir, args["session"], args["host"], guard.start, epoch=args.get("epoch")
+    )
     return _adopt(context, session)
 
 
@@ -110,6 +112,10 @@ def op_describe_server(context: Context, args: Args, raw: bytes) -> Answer:
 def op_stop_server(context: Context, args: Args, raw: bytes) -> Answer:
     """Stop the original, or the debug life."""
     session = _held(context)
+    if args.get("announce"):
+        with files.refusing("the stop could not be announced"):
+            life.announce_stop(session, float(args["timeout_s"]), args.get("port"))
+        return {"stopped": [], "killed": [], "seconds": 0.0, "left": []}, b""
     stop: Callable[..., Args] = life.stop_original
     if args["which"] == "debug":
         stop = life.stop_debug
@@ -181,10 +187,17 @@ def op_finish(context: Context, args: Args, raw: bytes) -> Answer:
 def op_recover(context: Context, args: Args, raw: bytes) -> Answer:
     """Undo and end a session that nobody holds."""
     directory = session_dir(context.state_dir, args["session"], args["host"])
-    value = recover.recover(directory, bool(args.get("force")))
-    if context.session is not None and context.session.directory == directory:
-        context.session.close()
+    force, own = bool(args.get("force")), context.session
+    if own is None or own.directory != directory:
+        return recover.recover(directory, force), b""
+    if not _is_held(own):
         context.session = None
+        own.close()
+        return recover.recover(directory, force), b""
+    value = recover.recover_held(own, force)
+    if not value["left"]:
+        context.session = None
+        own.close()
     return value, b""
 
 

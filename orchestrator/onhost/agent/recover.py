@@ -43,6 +43,21 @@ def recover(session_dir: str, force: bool = False, wait_s: float = _OTHER_WAIT_S
         session.close()
 
 
+def recover_held(session: SessionState, force: bool = False) -> Value:
+    """`recover` for a session that the caller holds; it keeps it where something is left."""
+    with session.locked():
+        # As long as this process lives, and no longer: a tail may outlast any lease.
+        lease.change(
+            session.directory, session.epoch, session.holder, by=lease.RECOVER, deadline_s=0.0
+        )
+        report = list(session.facts.report)
+        value = run_tail(session, force)
+        value["report"] = report
+        if not value["left"]:
+            end(session)
+    return value
+
+
 def take_over(session_dir: str, by: str, wait_s: float) -> SessionState:
     """Make the caller the holder of a session whose lease is over, and end whoever held it.
 

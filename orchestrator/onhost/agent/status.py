@@ -49,11 +49,23 @@ def read_session(directory: str) -> Session:
         "deadline_s": held.deadline_s if held is not None else None,
         "now_s": now_s,
         "expired": held is None or (not held.is_live() and not held.is_kept()),
+        "controller": _controller(held),
         "guard": "alive" if begin.guard_is_alive(facts) else "dead",
         "server": _server_state(facts),
         "files": shown,
         "report": facts.report,
     }
+
+
+def _controller(held: Optional[Lease]) -> str:
+    """Whether somebody drives the session now, or it was left to its guard, or for good."""
+    if held is not None and held.is_kept():
+        return "kept"
+    if held is None or held.by != lease.AGENT or not held.is_live():
+        return "gone"
+    if held.detached:
+        return "detached"
+    return "alive" if lease.is_alive(held.agent) else "gone"
 
 
 def _file_state(facts: Facts, one: PlannedFile) -> str:
