@@ -150,15 +150,19 @@ def test_a_signal_handler_may_reach_a_site(shop: Workshop) -> None:
     """It interrupts the runtime anywhere, also where it holds a lock, and must not wait for it."""
     script = """
 import signal
-signal.signal(signal.SIGALRM, lambda *_: (model.f(-1), put()))
-signal.setitimer(signal.ITIMER_REAL, 0.0005, 0.0005)
-for i in range(3000): model.f(i)
+def handler(*_):
+    _sgldbg.next_poll = 0.0
+    model.f(-1)
+    signal.setitimer(signal.ITIMER_REAL, 0.0003)
+signal.signal(signal.SIGALRM, handler)
+signal.setitimer(signal.ITIMER_REAL, 0.0003)
+for i in range(1200): model.f(i)
 signal.signal(signal.SIGALRM, signal.SIG_IGN)
 """
     shop.put(every=3)
     done = shop.run(script)
     assert (done.code, done.damaged) == (0, 0)
-    assert len(done.of("hit")) >= 1000
+    assert len(done.of("hit")) >= 400  # those that a handler made come on top
 
 
 def test_ctrl_c_still_ends_the_server(shop: Workshop) -> None:
