@@ -35,7 +35,10 @@ next_poll = 0.0
 def unbound() -> bool:
     """Stands in for `torch.compiler.is_compiling` until torch is there."""
     global is_compiling
-    asks = getattr(getattr(sys.modules.get("torch"), "compiler", None), "is_compiling", None)
+    torch = sys.modules.get("torch")
+    if torch is None:
+        return False
+    asks = getattr(getattr(torch, "compiler", None), "is_compiling", None)
     if asks is None:
         return False
     if asks():
