@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 
 from orchestrator.errors import (
     FileErrors,
+    FleetError,
     HostError,
     OrchestratorError,
     PatchError,
@@ -21,18 +22,20 @@ MAX_LINE = 160  # a longer line is cut around the place; terminals wrap it and c
 
 _STATES = {
     "untouched": "nothing was written",
-    "staged": "files staged, none changed",
-    "patched": "still patched",
-    "reverted": "files as before",
-    "drifted": "files changed by somebody else",
-    "unknown": "state of the files unknown",
+    "staged": "files are staged, none is in place",
+    "patched": "files are still patched",
+    "reverted": "files are as they were",
+    "drifted": "files were changed by somebody else",
+    "unknown": "state of the files is unknown",
 }
 _SERVERS = {
-    "untouched": "",
-    "stopped": "server stopped",
-    "running": "server running patched",
-    "restored": "server running as before",
-    "not back": "server not back",
+    "untouched": "server was not touched",
+    "stopped": "server is stopped",
+    "debug life": "the patched server still runs",
+    "restored": "server is as it was",
+    "left stopped": "server was left stopped",
+    "not back": "server is not back",
+    "unknown": "state of the server is unknown",
 }
 # Escape sequences and other control characters of hosts and files must not reach a terminal, and
 # characters that turn the direction of writing must not make a line look like another one.
@@ -57,11 +60,18 @@ def make_visible(text: str) -> str:
 
 
 def render_outcomes(outcomes: Sequence[Outcome]) -> list[str]:
-    """One line per distinct outcome: `gpu[01-07]: files as before, server running as before`."""
+    """One line per distinct outcome: `gpu[01-07]: files are as they were, server is as it was`."""
     hosts: dict[str, list[str]] = {}
     for outcome in outcomes:
-        hosts.setdefault(_outcome_text(outcome), []).append(outcome.host)
+        text = outcome_text(outcome)
+        text = f"{text}; {outcome.message}" if outcome.message else text
+        hosts.setdefault(text, []).append(outcome.host)
     return [f"{fold_hosts(names)}: {text}" for text, names in hosts.items()]
+
+
+def outcome_text(outcome: Outcome) -> str:
+    """What state a host's files and server are in: the same words wherever it is said."""
+    return f"{_STATES[outcome.state]}, {_SERVERS[outcome.server]}"
 
 
 def fold_hosts(names: Iterable[str]) -> str:
@@ -110,15 +120,43 @@ def _ranges(numbers: list[int], width: int) -> list[str]:
 def _render(error: OrchestratorError) -> list[str]:
     if isinstance(error, FileErrors):
         return _render_problems(error)
-    lines = [_labelled("error", error.message)]
-    lines += _place(error)
-    lines += [_labelled("note", note) for note in error.notes]
+    lines = []
+    if isinstance(error, FleetError):
+        lines = _render_hosts(error.errors)
+    if isinstance(error, RevertIncompleteError):
+        lines = [line for reason in error.errors for line in [*_render(reason), ""]]
+    lines += [_labelled("error", error.message), *_place(error)]
+    return lines + _details(error)
+
+
+def _render_hosts(errors: Sequence[HostError]) -> list[str]:
+    """Every host's error; those that differ in the host only are written once."""
+    groups: dict[tuple[str, ...], list[HostError]] = {}
+    for error in errors:
+        groups.setdefault((error.message, *_details(error)), []).append(error)
+    lines: list[str] = []
+    for group in groups.values():
+        hosts = [error.host for error in group]
+        lines += [_labelled("error", group[0].message), *_host_place(hosts, group[0].span)]
+        lines += [*_details(group[0]), ""]
+    return lines
+
+
+def _host_place(hosts: Sequence[str], span: Span | None) -> list[str]:
+    """The host or hosts, and the line of the inventory that speaks of what is wrong there."""
+    where = f" ({span.path}:{span.line})" if span else ""
+    return [f" --> host{'s' if len(hosts) > 1 else ''} {fold_hosts(hosts)}{where}"]
+
+
+def _details(error: OrchestratorError) -> list[str]:
+    """What stands below the place of an error."""
+    lines = [_labelled("note", note) for note in error.notes]
     if isinstance(error, HostError):
         lines += _quoted_block("the last lines from the host", error.tail)
         lines += _quoted_block("the failure on the host", error.trace.splitlines())
     if error.outcomes:
         lines += ["hosts:", *(f"  {line}" for line in render_outcomes(error.outcomes))]
-    if isinstance(error, RevertIncompleteError):
+    if isinstance(error, RevertIncompleteError) and error.remaining:
         lines += ["left to do:", *(_indented(item) for item in error.remaining)]
     hints = [*error.hints, *(hint for outcome in error.outcomes for hint in outcome.hints)]
     return lines + [_labelled("hint", hint) for hint in dict.fromkeys(hints)]
@@ -138,9 +176,9 @@ def _render_problems(errors: FileErrors) -> list[str]:
 
 
 def _place(error: OrchestratorError) -> list[str]:
-    lines = _source_lines(error.span) if error.span else []
     if isinstance(error, HostError):
-        lines.append(f" --> host {error.host}")
+        return _host_place([error.host], error.span)
+    lines = _source_lines(error.span) if error.span else []
     if isinstance(error, PatchError) and (error.file or error.hosts):
         hosts = f"on {fold_hosts(error.hosts)}" if error.hosts else ""
         lines.append(" ::: " + " ".join(part for part in (error.file, hosts) if part))
@@ -187,13 +225,6 @@ def _columns(text: str) -> int:
     """How many columns of a terminal the text fills."""
     wide = sum(unicodedata.east_asian_width(char) in "WF" for char in text)
     return len(text) + wide - sum(unicodedata.combining(char) != 0 for char in text)
-
-
-def _outcome_text(outcome: Outcome) -> str:
-    state = _STATES.get(outcome.state, outcome.state)
-    server = _SERVERS.get(outcome.server, outcome.server)
-    text = f"{state}, {server}" if server else state
-    return f"{text}; {outcome.message}" if outcome.message else text
 
 
 def _labelled(label: str, text: str) -> str:

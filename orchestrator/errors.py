@@ -103,6 +103,14 @@ class HostError(OrchestratorError):
         self.data = data or {}
 
 
+class FleetError(OrchestratorError):
+    """Several hosts failed in one stage; `errors` holds the whole error of every one of them."""
+
+    def __init__(self, message: str, errors: Sequence[HostError]) -> None:
+        super().__init__(message)
+        self.errors = tuple(errors)
+
+
 class SessionError(OrchestratorError):
     """A session failed; `outcomes` say what state every host is in."""
 
@@ -110,7 +118,8 @@ class SessionError(OrchestratorError):
 class RevertIncompleteError(SessionError):
     """At least one host is still patched, drifted, unknown, or its server is not back.
 
-    `remaining` names, per host, what is left and the command that ends it.
+    `remaining` names, per host, what is left. `errors` are the reasons, the first cause first;
+    their text stands before that of this error.
     """
 
     def __init__(
@@ -121,6 +130,8 @@ class RevertIncompleteError(SessionError):
         remaining: Sequence[str],
         notes: Sequence[str] = (),
         hints: Sequence[str] = (),
+        errors: Sequence[OrchestratorError] = (),
     ) -> None:
         super().__init__(message, outcomes=outcomes, notes=notes, hints=hints)
         self.remaining = tuple(remaining)
+        self.errors = tuple(errors)

@@ -11,6 +11,7 @@ from typing import Any
 
 from orchestrator.errors import (
     FileError,
+    FleetError,
     HostError,
     OrchestratorError,
     PatchError,
@@ -29,7 +30,7 @@ def find_exit_code(error: OrchestratorError) -> int:
             return ExitCode.FILE
         case PatchError():
             return ExitCode.PATCH
-        case HostError():
+        case HostError() | FleetError():
             return ExitCode.REFUSED
         case RevertIncompleteError():
             return ExitCode.NOT_RESTORED
@@ -48,12 +49,21 @@ def error_facts(error: OrchestratorError) -> dict[str, Any]:
             "end_line": span.end_line,
             "end_column": span.end_column,
         }
-    return {
+    facts: dict[str, Any] = {
         "message": error.message,
         "place": place,
         "notes": list(error.notes),
         "hints": list(error.hints),
     }
+    if isinstance(error, PatchError):
+        facts |= {"state": error.state, "target": error.file, "hosts": list(error.hosts)}
+    if isinstance(error, HostError):
+        facts |= {"host": error.host, "code": error.code, "tail": list(error.tail)}
+    if isinstance(error, FleetError | RevertIncompleteError):
+        facts["errors"] = [error_facts(one) for one in error.errors]
+    if isinstance(error, RevertIncompleteError):
+        facts["left_to_do"] = list(error.remaining)
+    return facts
 
 
 def keep_trace(error: BaseException) -> Path:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -10,9 +11,10 @@ import click
 from orchestrator.cli.job import open_run, read_job
 from orchestrator.cli.live import LiveProgress
 from orchestrator.cli.options import duration, project_options
-from orchestrator.diagnostics import fold_hosts, render
+from orchestrator.cli.render import error_facts
+from orchestrator.diagnostics import render, render_outcomes
 from orchestrator.report.table import verdict_json, verdict_lines
-from orchestrator.session.ending import Ending, states
+from orchestrator.session.ending import Ending
 
 
 @click.command("run")
@@ -54,16 +56,17 @@ def show_ending(ending: Ending, *, as_json: bool) -> None:
     elif ending.verdict is not None:
         for line in verdict_lines(ending.verdict):
             click.echo(line)
-    if ending.cause is not None:
-        click.echo(render(ending.cause), err=True)
-    by_text: dict[str, list[str]] = {}
-    for host, text in states(ending.outcomes).items():
-        by_text.setdefault(text, []).append(host)
-    for text, hosts in by_text.items():
-        click.echo(f"{fold_hosts(hosts)}: {text}", err=True)
+    said = render(ending.cause) if ending.cause is not None else ""
+    if said:
+        click.echo(said, err=True)
+    if ending.cause is None or not ending.cause.outcomes:
+        plain = [replace(o, message="") for o in ending.outcomes]
+        for line in render_outcomes(plain):
+            click.echo(line, err=True)
     for outcome in ending.outcomes:
-        for line in outcome.message.split("; ") if outcome.ok and outcome.message else ():
-            click.echo(f"{outcome.host}: {line}", err=True)
+        for line in outcome.message.split("; ") if outcome.message else ():
+            if line not in said:
+                click.echo(f"{outcome.host}: {line}", err=True)
     if ending.run_dir is not None:
         click.echo(f"run directory: {ending.run_dir}", err=True)
 
@@ -76,9 +79,7 @@ def ending_facts(ending: Ending) -> dict[str, object]:
         "question": ending.question,
         "exit_code": int(ending.exit_code),
         "verdict": verdict_json(ending.verdict) if ending.verdict else None,
-        "error": None
-        if cause is None
-        else {"message": cause.message, "notes": cause.notes, "hints": cause.hints},
+        "error": error_facts(cause) if cause is not None else None,
         "hosts": {
             o.host: {"files": o.state, "server": o.server, "message": o.message}
             for o in ending.outcomes

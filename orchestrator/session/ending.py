@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from orchestrator.errors import FileError, OrchestratorError, PatchError
+from orchestrator.diagnostics import outcome_text
+from orchestrator.errors import (
+    FileError,
+    OrchestratorError,
+    PatchError,
+    RevertIncompleteError,
+)
 from orchestrator.model.outcome import ExitCode, Outcome, is_as_before
 from orchestrator.model.record import Verdict
 
@@ -48,6 +54,15 @@ class Ending:
         """What is left to do, a line per host that is not as it was."""
         return tuple(_remaining(o) for o in self.outcomes if not is_as_before([o]))
 
+    def without_end(self, errors: Sequence[OrchestratorError]) -> RevertIncompleteError:
+        """The error of a run that left a host other than it was; `errors` are the reasons."""
+        return RevertIncompleteError(
+            "not every host is as it was",
+            outcomes=tuple(replace(o, message="", hints=()) for o in self.outcomes),
+            remaining=self.remaining(),
+            errors=errors,
+        )
+
 
 def _failure_code(cause: OrchestratorError, changed: bool) -> ExitCode:
     if isinstance(cause, FileError):
@@ -58,30 +73,22 @@ def _failure_code(cause: OrchestratorError, changed: bool) -> ExitCode:
 
 
 def _remaining(outcome: Outcome) -> str:
-    why = f": {outcome.message}" if outcome.message else ""
-    return f"{outcome.host}: files {outcome.state}, server {outcome.server}{why}"
+    """What the user has to do about one host."""
+    if outcome.state == "drifted":
+        todo = (
+            "compare the files; `sgldbg revert --all --force` puts the originals back, and keeps"
+            " what stands there now"
+        )
+    elif "unknown" in (outcome.state, outcome.server):
+        todo = "`sgldbg status` when it answers again, then `sgldbg revert --all`"
+    else:
+        todo = "`sgldbg revert --all`"
+    return f"{outcome.host}: {todo}"
 
 
 def outcome_line(outcome: Outcome) -> str:
     """One host's state in a sentence; hosts with the same sentence are folded when shown."""
-    files = {
-        "untouched": "nothing was written",
-        "staged": "files are staged, none is in place",
-        "patched": "files are still patched",
-        "reverted": "files are as they were",
-        "drifted": "files were changed by somebody else",
-        "unknown": "state of the files is unknown",
-    }[outcome.state]
-    server = {
-        "untouched": "server was not touched",
-        "stopped": "server is stopped",
-        "debug life": "the patched server still runs",
-        "restored": "server is as it was",
-        "left stopped": "server was left stopped",
-        "not back": "server is not back",
-        "unknown": "state of the server is unknown",
-    }[outcome.server]
-    return f"{files}, {server}"
+    return outcome_text(outcome)
 
 
 def states(outcomes: Sequence[Outcome]) -> dict[str, str]:

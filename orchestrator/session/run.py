@@ -10,7 +10,8 @@ from datetime import datetime
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from orchestrator.errors import HostError, OrchestratorError, RevertIncompleteError, SessionError
+from orchestrator.diagnostics import fold_hosts
+from orchestrator.errors import FleetError, HostError, OrchestratorError, SessionError
 from orchestrator.model.inventory import Host, Inventory, Server
 from orchestrator.model.outcome import is_as_before
 from orchestrator.model.patch import Patch
@@ -121,8 +122,11 @@ class Run:
         try:
             with Engine() as engine:
                 return self.plan(engine)
-        except FleetFailure as failure:
-            raise _cause(failure) from failure
+        except (FleetFailure, OrchestratorError) as failure:
+            cause = _cause(failure) if isinstance(failure, FleetFailure) else failure
+            hosts = self.fleet.outcomes("look")
+            cause.outcomes = tuple(replace(o, message="", hints=()) for o in hosts)
+            raise cause from failure
         finally:
             self._close()
 
@@ -285,23 +289,15 @@ class Run:
         )
         if self.applied or is_as_before(outcomes):
             return ending
-        incomplete = RevertIncompleteError(
-            cause.message if cause else "not every host is as it was",
-            outcomes=outcomes,
-            remaining=ending.remaining(),
-            notes=cause.notes if cause else (),
-            hints=("run `sgldbg status`, then `sgldbg revert --all`",),
-        )
-        return replace(ending, cause=incomplete)
+        found = cause.errors if isinstance(cause, FleetError) else (cause,)
+        later = [m.error for m in self.fleet.members if m.error and m.error not in found]
+        reasons = [*([cause] if cause else []), *later]
+        return replace(ending, cause=ending.without_end(reasons))
 
 
 def _cause(failure: FleetFailure) -> OrchestratorError:
-    """One host's failure is the cause itself; those of several are listed together."""
+    """One host's failure is the cause itself; those of several travel together."""
     if len(failure.errors) == 1:
         return failure.errors[0]
-    first = failure.errors[0]
-    return SessionError(
-        f"{failure.stage} failed on {len(failure.errors)} hosts",
-        notes=tuple(f"{e.host}: {e.message}" for e in failure.errors),
-        hints=first.hints,
-    )
+    hosts = fold_hosts(e.host for e in failure.errors)
+    return FleetError(f"`{failure.stage}` failed on {hosts}", failure.errors)

@@ -12,6 +12,7 @@ from orchestrator.diagnostics import fold_hosts, render
 from orchestrator.errors import (
     FileError,
     FileErrors,
+    FleetError,
     HostError,
     OrchestratorError,
     PatchError,
@@ -142,9 +143,49 @@ hint: set `python`
         """
 error: the server did not get ready
 hosts:
-  gpu[1-2,10]: files as before, server running as before
-  gpu3: nothing was written; disk full
+  gpu[1-2,10]: files are as they were, server is as it was
+  gpu3: nothing was written, server was not touched; disk full
 hint: make room
+""",
+    ),
+    (
+        FleetError(
+            "`look` failed on gpu[1-3]",
+            [
+                HostError("no interpreter `/x`", host="gpu1", code="x", hints=["correct it"]),
+                HostError("no interpreter `/x`", host="gpu2", code="x", hints=["correct it"]),
+                HostError("connection refused", host="gpu3", code="unreachable"),
+            ],
+        ),
+        """
+error: no interpreter `/x`
+ --> hosts gpu[1-2]
+hint: correct it
+
+error: connection refused
+ --> host gpu3
+
+error: `look` failed on gpu[1-3]
+""",
+    ),
+    (
+        RevertIncompleteError(
+            "not every host is as it was",
+            outcomes=[Outcome("a", "end", False, "reverted", "not back")],
+            remaining=["a: `sgldbg revert --all`"],
+            errors=[HostError("the server died", host="a", code="died", tail=["boom"])],
+        ),
+        """
+error: the server died
+ --> host a
+the last lines from the host:
+  | boom
+
+error: not every host is as it was
+hosts:
+  a: files are as they were, server is not back
+left to do:
+  a: `sgldbg revert --all`
 """,
     ),
     (
@@ -156,7 +197,7 @@ hint: make room
         """
 error: not everything is as it was
 hosts:
-  a: files changed by somebody else, server not back; a.py was edited
+  a: files were changed by somebody else, server is not back; a.py was edited
 left to do:
   a: a.py; `sgldbg revert --force`
 """,
