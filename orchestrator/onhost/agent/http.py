@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-import http.client
 import json
 import socket
-import ssl
 import time
 import urllib.parse
-from typing import Any, Dict, List, Tuple
+from typing import TYPE_CHECKING, Any, Dict, List, Tuple
 
 from .refusal import Refusal
+
+if TYPE_CHECKING:
+    import http.client
 
 BODY_LIMIT = 1 << 20
 _CHUNK = 1 << 16
@@ -24,6 +25,9 @@ def request(method: str, url: str, body: Any, timeout_s: float) -> Tuple[Dict[st
     the whole of it, a server that trickles included. Codes `http-refused` (nobody listens),
     `http-timeout`, `http-broken` (the connection ended early or spoke no HTTP).
     """
+    # With what it needs (email, ssl) it would be half of the agent's start.
+    import http.client
+
     parts = urllib.parse.urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise Refusal("http-broken", "`%s` is no http address" % url)
@@ -55,11 +59,15 @@ def request(method: str, url: str, body: Any, timeout_s: float) -> Tuple[Dict[st
 
 
 def _connect(parts: urllib.parse.SplitResult, timeout_s: float) -> http.client.HTTPConnection:
+    import http.client
+
     # http.client knows no proxies, so that the variables that name some cannot divert us.
     host = parts.hostname or ""
     if parts.scheme == "https":
         # A server's own certificate seldom names 127.0.0.1; what goes out is the session's own
         # test traffic, to an address on the host.
+        import ssl
+
         context = ssl.create_default_context()
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
@@ -82,7 +90,7 @@ def _exchange(
     if body is not None:
         data = json.dumps(body).encode()
         headers["Content-Type"] = "application/json"
-    sock = connection.sock
+    sock: socket.socket = connection.sock
     sock.settimeout(max(0.001, deadline - time.monotonic()))
     connection.request(method, target, data, headers)
     with contextlib.closing(connection.getresponse()) as answer:
@@ -90,6 +98,8 @@ def _exchange(
 
 
 def _read_body(answer: http.client.HTTPResponse, sock: socket.socket, deadline: float) -> bytes:
+    import http.client
+
     pieces: List[bytes] = []
     size = 0
     while size < BODY_LIMIT:
