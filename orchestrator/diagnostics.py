@@ -125,8 +125,10 @@ def _render(error: OrchestratorError) -> list[str]:
         lines = _render_hosts(error.errors)
     if isinstance(error, RevertIncompleteError):
         lines = [line for reason in error.errors for line in [*_render(reason), ""]]
-    lines += [_labelled("error", error.message), *_place(error)]
-    return lines + _details(error)
+    lines += [_labelled("error", error.message), *_place(error), *_details(error)]
+    others = error.others if isinstance(error, PatchError) else ()
+    lines += [line for other in others for line in ["", *_render(other)]]
+    return lines + _ending(error)
 
 
 def _render_hosts(errors: Sequence[HostError]) -> list[str]:
@@ -154,12 +156,18 @@ def _details(error: OrchestratorError) -> list[str]:
     if isinstance(error, HostError):
         lines += _quoted_block("the last lines from the host", error.tail)
         lines += _quoted_block("the failure on the host", error.trace.splitlines())
+    hints = [*error.hints, *(hint for outcome in error.outcomes for hint in outcome.hints)]
+    return lines + [_labelled("hint", hint) for hint in dict.fromkeys(hints)]
+
+
+def _ending(error: OrchestratorError) -> list[str]:
+    """What the reader is left with: every host's state, and what is to be done about it."""
+    lines = []
     if error.outcomes:
         lines += ["hosts:", *(f"  {line}" for line in render_outcomes(error.outcomes))]
     if isinstance(error, RevertIncompleteError) and error.remaining:
         lines += ["left to do:", *(_indented(item) for item in error.remaining)]
-    hints = [*error.hints, *(hint for outcome in error.outcomes for hint in outcome.hints)]
-    return lines + [_labelled("hint", hint) for hint in dict.fromkeys(hints)]
+    return lines
 
 
 def _render_problems(errors: FileErrors) -> list[str]:

@@ -44,7 +44,8 @@ class PatchError(OrchestratorError):
     """A patch does not fit a source. `state` is one of `docs/reference/patch-states.md`:
 
     `not found`, `ambiguous`, `already there`, `out of range`, `refused`, `capture`, `parse`,
-    `lossy`, `proof`, `engine`. `host` and `file` are filled in by whoever knows them.
+    `lossy`, `proof`, `engine`. `host` and `file` are filled in by whoever knows them. `others`
+    are further places that do not fit, each a whole error.
     """
 
     def __init__(
@@ -57,11 +58,13 @@ class PatchError(OrchestratorError):
         hints: Sequence[str] = (),
         file: str = "",
         hosts: Sequence[str] = (),
+        others: Sequence[PatchError] = (),
     ) -> None:
         super().__init__(message, span=span, notes=notes, hints=hints)
         self.state = state
         self.file = file
         self.hosts = tuple(hosts)
+        self.others = tuple(others)
 
     def __reduce__(self) -> tuple[object, ...]:
         """Errors cross from the patching process to the controller."""

@@ -68,8 +68,16 @@ def open_agent(
     """Connect, start the agent, and wait for its first answer; the caller closes it.
 
     Raises `HostError`: the transport's codes, `no-python`, or `bootstrap` with what the host said
-    instead. Apart from the agent's own file nothing is written on the host.
+    instead; its `span` is the host's. Apart from the agent's own file nothing is written there.
     """
+    try:
+        return _open(transport, host, timeout_s, zipapp)
+    except HostError as error:
+        error.span = error.span or host.span
+        raise
+
+
+def _open(transport: Transport, host: Host, timeout_s: float, zipapp: Zipapp | None) -> AgentClient:
     until = time.monotonic() + timeout_s
     zipapp = zipapp or make_zipapp()
     if host.python is not None and not _fits_one_line(host.python):
@@ -134,6 +142,8 @@ class _Handshake:
         said = (self._noise + self._buffer)[-_NOISE_BYTES:]
         lines = said.decode("utf-8", "backslashreplace").replace("\r", "").splitlines()
         hints: tuple[str, ...] = ()
+        if self._host.python is not None:
+            hints = (f"is `python: {self._host.python}` of this host a Python of 3.8 or newer?",)
         if "account is currently not available" in said.decode("latin-1"):
             hints = ("the login shell of this account runs nothing: set another `user`",)
         return HostError(

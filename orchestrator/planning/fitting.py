@@ -68,6 +68,10 @@ def choose(sources: Sources, patch: Patch, edit: Edit, holding: Holding) -> Fitt
                 f"`{anchor.file}` does not exist",
                 state="not found",
                 span=anchor.span,
+                # Among several places a missing file is what tells releases apart.
+                hints=("correct `file`, or add the place where this release has the code",)
+                if len(edit.where) == 1
+                else (),
                 file=anchor.file,
             )
             reasons.append((number, missing))

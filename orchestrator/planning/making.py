@@ -88,23 +88,16 @@ def _fit_all(
 
 
 def _first_of(problems: Sequence[PatchError]) -> PatchError:
-    first, *others = problems
-    if not others:
-        return first
-    notes = []
-    for other in others:
-        hosts = f" (on {', '.join(other.hosts)})" if other.hosts else ""
-        place = f"{other.span}: " if other.span else ""
-        notes.append(f"also: {place}{other.message}{hosts}")
-    return PatchError(
-        first.message,
-        state=first.state,
-        span=first.span,
-        notes=[*first.notes, *dict.fromkeys(notes)],
-        hints=first.hints,
-        file=first.file,
-        hosts=first.hosts,
-    )
+    """The first problem with all others in it; what is the same on several hosts stands once."""
+    groups: dict[tuple[object, ...], PatchError] = {}
+    for one in problems:
+        key = (one.message, one.span, one.notes, one.hints, one.file)
+        same = groups.setdefault(key, one)
+        if same is not one:
+            same.hosts = tuple(dict.fromkeys((*same.hosts, *one.hosts)))
+    first, *others = groups.values()
+    first.others = tuple(others)
+    return first
 
 
 def _edited(

@@ -33,7 +33,7 @@ def make_plan(
 
     It depends on bytes only: hosts with equal bytes share one edit. A patch is all or nothing, and
     so are all patches on all hosts together; where several do not fit, the first is the error and
-    the others are its notes.
+    carries the others.
     """
     # LibCST takes 0.2 s to import; whoever only needs `HostView` must not pay for it.
     from orchestrator.planning.making import make

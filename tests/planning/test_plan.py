@@ -160,10 +160,11 @@ def test_all_problems_of_all_hosts_are_told() -> None:
     patches = [make_patch("p", Probe()), make_patch("q", (make_anchor("x = y"),))]
     error = _error(patches, [make_view("a"), make_view("b", {FILE: other})])
     assert error.message == "the anchor was not found in `forward` of `sglang/srt/model.py`"
-    assert error.hosts == ("a",)
-    assert error.notes == (
-        "also: the anchor was not found in `forward` of `sglang/srt/model.py` (on b)",
-    )
+    assert error.hosts == ("a", "b")
+    (further,) = error.others
+    assert further.message == error.message
+    assert further.notes == ("nearest statement, line 5: `states = g(x)`",)
+    assert further.hosts == ("b",)
 
 
 def test_a_release_outside_the_range_is_refused() -> None:

@@ -142,10 +142,10 @@ hint: set `python`
         ),
         """
 error: the server did not get ready
+hint: make room
 hosts:
   gpu[1-2,10]: files are as they were, server is as it was
   gpu3: nothing was written, server was not touched; disk full
-hint: make room
 """,
     ),
     (

@@ -164,5 +164,5 @@ def _failed(python: str, done: _Done) -> Refusal:
     elif done.code < 0:
         how = "was ended by signal %d" % -done.code
     else:
-        how = "ended with exit status %d and no answer" % done.code
+        how = "ended with exit status %d and no answer: is it a Python?" % done.code
     return Refusal("no-interpreter", "`%s` %s" % (python, how), python=python, tail=done.tail)

@@ -144,7 +144,7 @@ def test_interpreters_that_do_not_answer(tmp_path, monkeypatch):
     (tmp_path / "text").write_text("text")
     (tmp_path / "text").chmod(0o755)
     expected = {
-        "fails": ("ended with exit status 3 and no answer", ["one", "two"]),
+        "fails": ("ended with exit status 3 and no answer: is it a Python?", ["one", "two"]),
         "dies": ("was ended by signal 9", []),
         "hangs": ("did not answer within 0.3 s", ["still here"]),
     }
