@@ -69,6 +69,11 @@ class AgentClient:
         """Why the channel ended, if it ended by itself."""
         return self._lost
 
+    @property
+    def is_open(self) -> bool:
+        """Whether the channel is neither lost nor closed, as far as is known."""
+        return self._lost is None and not self._closed
+
     def wait_hello(self, timeout_s: float) -> None:
         """Fill in `hello`; the errors are those of `call`."""
         self.hello = self._wait(HELLO_ID, self._pending[HELLO_ID], timeout_s, timeout_s).value

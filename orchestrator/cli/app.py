@@ -83,7 +83,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
     except BrokenPipeError as error:
         if not _is_output_closed():
-            return _report_bug(error)
+            return report_bug(error)
         # Whoever read our output has seen enough. What is still buffered must not fail at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return CLOSED_PIPE
@@ -111,7 +111,7 @@ def _run(arguments: list[str]) -> int:
         from orchestrator.errors import OrchestratorError
 
         if not isinstance(error, OrchestratorError):
-            return _report_bug(error)
+            return report_bug(error)
         return _report(error)
     return result if isinstance(result, int) else 0
 
@@ -132,7 +132,7 @@ def _report(error: OrchestratorError) -> int:
     return find_exit_code(error)
 
 
-def _report_bug(error: Exception) -> int:
+def report_bug(error: Exception) -> int:
     """Keep the trace in a file and name it; a page of internals helps no user."""
     from orchestrator.cli.render import keep_trace
 

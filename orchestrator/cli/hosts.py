@@ -5,17 +5,17 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import click
 
 from orchestrator.cli.options import inventory_option, read_hosts, read_inventory_file
-from orchestrator.diagnostics import render
 from orchestrator.errors import HostError
 from orchestrator.model.inventory import Install, Inventory
-from orchestrator.model.outcome import ExitCode
-from orchestrator.session.contact import Contact, close_contacts, open_contacts
+from orchestrator.session.contact import Contact, close_contacts, open_contacts, unreached
+from orchestrator.session.observe import with_place
 from orchestrator.transport.routes import open_transport
 
 
@@ -29,16 +29,18 @@ def command(hosts: tuple[str, ...], inventory: Path | None, as_json: bool) -> No
     contacts = open_contacts(open_transport(), read_hosts(inventory, hosts))
     try:
         with ThreadPoolExecutor(max(1, min(32, len(contacts)))) as pool:
-            rows = list(pool.map(lambda c: _look(c, book), contacts))
+            looked = list(pool.map(lambda c: _look(c, book), contacts))
     finally:
         close_contacts(contacts)
     if as_json:
-        click.echo(json.dumps(rows, indent=2, ensure_ascii=False))
+        click.echo(json.dumps([row for _, row in looked], indent=2, ensure_ascii=False))
     else:
-        for contact, row in zip(contacts, rows, strict=True):
-            _show(contact, row)
-    if any(c.error is not None for c in contacts):
-        raise SystemExit(int(ExitCode.REFUSED))
+        for contact, row in looked:
+            if contact.error is None:
+                _show(row)
+    error = unreached([contact for contact, _ in looked], "untouched")
+    if error is not None:
+        raise error
 
 
 def _installs(contact: Contact, book: Inventory) -> Sequence[Install]:
@@ -47,11 +49,20 @@ def _installs(contact: Contact, book: Inventory) -> Sequence[Install]:
     return [book.installs[n] for n in sorted(names)]
 
 
-def _look(contact: Contact, book: Inventory) -> dict[str, Any]:
+def _look(contact: Contact, book: Inventory) -> tuple[Contact, dict[str, Any]]:
+    """What a host holds; one that is lost meanwhile is a contact that failed."""
     row: dict[str, Any] = {"host": contact.host.name, "servers": [], "installs": []}
-    if contact.agent is None:
-        row["error"] = contact.error.message if contact.error else ""
-        return row
+    if contact.agent is not None:
+        try:
+            return contact, _fill(row, contact, book)
+        except HostError as error:
+            contact = replace(contact, error=error)
+    assert contact.error is not None
+    return contact, row | {"error": contact.error.message, "code": contact.error.code}
+
+
+def _fill(row: dict[str, Any], contact: Contact, book: Inventory) -> dict[str, Any]:
+    assert contact.agent is not None
     hello = contact.agent.hello
     row["as"] = f"{hello['user']}@{hello['hostname']}"
     row["unfinished"] = [s["session"] for s in contact.sessions]
@@ -75,21 +86,24 @@ def _locate(contact: Contact, install: Install, pid: int | None) -> dict[str, An
     try:
         value = dict(contact.agent.call("locate", args, timeout_s=60.0).value)
     except HostError as error:
-        return {"name": install.name, "error": error.message}
-    return {"name": install.name, **value}
+        if error.code == "lost":
+            raise
+        error = with_place(error, install)
+        return {"name": install.name, "error": error.message, "hints": list(error.hints)}
+    return {"name": install.name, "package": install.package, **value}
 
 
-def _show(contact: Contact, row: dict[str, Any]) -> None:
-    if contact.error is not None:
-        click.echo(render(contact.error), err=True)
-        return
+def _show(row: dict[str, Any]) -> None:
     click.echo(f"{row['host']}: {row['as']}")
     for install in row["installs"]:
         if "error" in install:
             click.echo(f"  install {install['name']}: {install['error']}")
+            for hint in install["hints"]:
+                click.echo(f"    hint: {hint}")
         else:
             click.echo(
-                f"  install {install['name']}: sglang {install['package_version'] or '?'}"
+                f"  install {install['name']}: {install['package']}"
+                f" {install['package_version'] or 'of unknown version'}"
                 f" in {install['package_dir']} (Python {install['version']})"
             )
     for server in row["servers"]:

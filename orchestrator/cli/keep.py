@@ -7,10 +7,10 @@ from pathlib import Path
 import click
 
 from orchestrator.cli.options import inventory_option, json_option
-from orchestrator.cli.revert import show_outcomes
+from orchestrator.cli.revert import read_session_hosts, show_outcomes
 from orchestrator.model.outcome import ExitCode
 from orchestrator.session.contact import close_contacts, open_contacts
-from orchestrator.session.undo import is_of, keep_sessions
+from orchestrator.session.undo import keep_sessions
 from orchestrator.transport.routes import open_transport
 
 
@@ -23,13 +23,10 @@ def command(session_file: Path, inventory: Path | None, as_json: bool) -> None:
 
     The journals stay; `sgldbg revert SESSION` still puts everything back.
     """
-    from orchestrator.spec.project import load_project
-
-    project = load_project(session_file, inventory)
-    names = project.inventory.servers[project.session.server].hosts
-    contacts = open_contacts(open_transport(), [project.inventory.hosts[n] for n in names])
+    _, hosts, wanted = read_session_hosts(session_file, inventory)
+    contacts = open_contacts(open_transport(), hosts)
     try:
-        outcomes = keep_sessions(contacts, is_of(project.session.name))
+        outcomes = keep_sessions(contacts, wanted)
     finally:
         close_contacts(contacts)
     show_outcomes(outcomes, as_json=as_json)

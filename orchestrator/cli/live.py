@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections.abc import Sequence
@@ -40,7 +41,8 @@ class LiveProgress:
         trace: TracebackType | None,
     ) -> None:
         if self._live is not None:
-            self._live.stop()
+            with contextlib.suppress(OSError):
+                self._live.stop()
 
     def stage(self, host: str, stage: str, state: str, text: str = "") -> None:
         """Take note of a stage of a host; a plain line is written only when it ends."""
@@ -56,12 +58,14 @@ class LiveProgress:
             self._print(text)
 
     def _print(self, text: str) -> None:
-        self._console.print(
-            f"[{time.monotonic() - self._began:6.1f} s] {text}",
-            markup=False,
-            highlight=False,
-            soft_wrap=True,
-        )
+        # A terminal that was closed, or a reader that has left, is no reason to leave the hosts.
+        with contextlib.suppress(OSError, ValueError):
+            self._console.print(
+                f"[{time.monotonic() - self._began:6.1f} s] {text}",
+                markup=False,
+                highlight=False,
+                soft_wrap=True,
+            )
 
     def _table(self) -> Table:
         table = Table("host", "stage", "", "what", box=None, pad_edge=False)

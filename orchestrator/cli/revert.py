@@ -8,12 +8,14 @@ from pathlib import Path
 
 import click
 
-from orchestrator.cli.options import inventory_option, json_option, read_hosts
+from orchestrator.cli.live import LiveProgress
+from orchestrator.cli.options import inventory_option, json_option, read_inventory_file
 from orchestrator.diagnostics import fold_hosts
+from orchestrator.model.inventory import Host, Inventory
 from orchestrator.model.outcome import ExitCode, Outcome, is_as_before
 from orchestrator.session.contact import close_contacts, open_contacts
 from orchestrator.session.ending import outcome_line
-from orchestrator.session.undo import end_sessions, is_of
+from orchestrator.session.undo import Undo, Wanted, all_sessions, is_of
 from orchestrator.transport.routes import open_transport
 
 
@@ -41,24 +43,34 @@ def command(
     """
     if (session_file is None) == (not everything):
         raise click.UsageError("name one session file, or --all")
-    hosts, wanted = read_hosts(inventory, ()), None
-    if session_file is not None:
-        from orchestrator.spec.project import load_project
-
-        project = load_project(session_file, inventory)
-        names = project.inventory.servers[project.session.server].hosts
-        hosts = tuple(project.inventory.hosts[n] for n in names)
-        wanted = is_of(project.session.name)
-    contacts = open_contacts(open_transport(), hosts)
+    if session_file is None:
+        book = read_inventory_file(inventory)
+        hosts, wanted = tuple(book.hosts.values()), all_sessions
+    else:
+        book, hosts, wanted = read_session_hosts(session_file, inventory)
+    transport = open_transport()
+    contacts = open_contacts(transport, hosts)
     try:
-        outcomes = end_sessions(
-            contacts, wanted or (lambda left: True), force=force, take_live=take
-        )
+        with LiveProgress([h.name for h in hosts]) as progress:
+            undo = Undo(contacts, book, transport, progress, force=force, take_live=take)
+            outcomes = undo.end(wanted)
     finally:
         close_contacts(contacts)
     show_outcomes(outcomes, as_json=as_json)
     if not is_as_before(outcomes) or not all(o.ok for o in outcomes):
         raise SystemExit(int(ExitCode.NOT_RESTORED))
+
+
+def read_session_hosts(
+    session_file: Path, inventory: Path | None
+) -> tuple[Inventory, tuple[Host, ...], Wanted]:
+    """The inventory, the hosts of the session's server, and how its sessions are told there."""
+    from orchestrator.spec.project import load_project
+
+    project = load_project(session_file, inventory)
+    names = project.inventory.servers[project.session.server].hosts
+    hosts = tuple(project.inventory.hosts[n] for n in names)
+    return project.inventory, hosts, is_of(project.session.name)
 
 
 def show_outcomes(outcomes: Sequence[Outcome], *, as_json: bool) -> None:
@@ -72,7 +84,16 @@ def show_outcomes(outcomes: Sequence[Outcome], *, as_json: bool) -> None:
         return
     by_text: dict[tuple[bool, str], list[str]] = {}
     for o in outcomes:
-        text = outcome_line(o) + (f" ({o.message})" if o.message else "")
+        # A host on which there was nothing to do has no state to speak of.
+        text = o.message if o == _nothing(o) else _with_message(o)
         by_text.setdefault((o.ok, text), []).append(o.host)
     for (ok, text), hosts in by_text.items():
         click.echo(f"{fold_hosts(hosts)}: {text}", err=not ok)
+
+
+def _nothing(outcome: Outcome) -> Outcome:
+    return Outcome(outcome.host, outcome.stage, True, message=outcome.message)
+
+
+def _with_message(outcome: Outcome) -> str:
+    return outcome_line(outcome) + (f" ({outcome.message})" if outcome.message else "")

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from orchestrator.cli.app import report_bug
 from orchestrator.cli.job import open_run, read_job
 from orchestrator.cli.live import LiveProgress
 from orchestrator.cli.options import duration, project_options
@@ -69,6 +70,8 @@ def show_ending(ending: Ending, *, as_json: bool) -> None:
                 click.echo(f"{outcome.host}: {line}", err=True)
     if ending.run_dir is not None:
         click.echo(f"run directory: {ending.run_dir}", err=True)
+    if ending.bug is not None:
+        report_bug(ending.bug)
 
 
 def ending_facts(ending: Ending) -> dict[str, object]:
@@ -80,6 +83,7 @@ def ending_facts(ending: Ending) -> dict[str, object]:
         "exit_code": int(ending.exit_code),
         "verdict": verdict_json(ending.verdict) if ending.verdict else None,
         "error": error_facts(cause) if cause is not None else None,
+        "bug": None if ending.bug is None else f"{type(ending.bug).__name__}: {ending.bug}",
         "hosts": {
             o.host: {"files": o.state, "server": o.server, "message": o.message}
             for o in ending.outcomes

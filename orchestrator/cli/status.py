@@ -12,7 +12,8 @@ import click
 from orchestrator.cli.options import inventory_option, read_hosts
 from orchestrator.diagnostics import fold_hosts, render
 from orchestrator.model.outcome import ExitCode
-from orchestrator.session.contact import Contact, close_contacts, open_contacts
+from orchestrator.session.contact import Contact, close_contacts, open_contacts, unreached
+from orchestrator.session.ending import show_time
 from orchestrator.transport.routes import open_transport
 
 
@@ -51,21 +52,26 @@ def _show(contacts: list[Contact]) -> None:
         for session in contact.sessions:
             for line in session_lines(session):
                 click.echo(f"{contact.host.name}: {line}")
-        if contact.error is not None:
-            click.echo(render(contact.error), err=True)
+    error = unreached(contacts, "unknown")
+    if error is not None:
+        click.echo(render(error), err=True)
     if any(c.sessions for c in contacts):
         click.echo("hint: `sgldbg revert --all` ends what is left", err=True)
 
 
 def session_lines(session: Mapping[str, Any]) -> list[str]:
     """One unfinished session in words."""
-    left_s = max(0, int(session["deadline_s"] - session["now_s"])) if session["deadline_s"] else 0
-    until = "its lease is over" if session["expired"] else f"reverts by itself in {left_s} s"
     if session["deadline_s"] is None:
         until = "kept without an end"
+    elif session["expired"]:
+        until = "its lease is over"
+    else:
+        left_s = max(0, round(session["deadline_s"] - session["now_s"]))
+        until = f"reverts by itself in {left_s} s"
     lines = [
-        f"session {session['session']} of {session['holder']} since {session['since']}:"
-        f" {session['state']}, {until}, guard {session['guard']}, server {session['server']}"
+        f"session {session['session']} of {session['holder']}"
+        f" since {show_time(session['since'])}: {session['state']}, {until},"
+        f" guard {session['guard']}, server {session['server']}"
     ]
     lines += [f"  {f['path']}: {f['state']}" for f in session["files"]]
     lines += [f"  guard: {line}" for line in session["report"]]

@@ -9,8 +9,10 @@ from typing import Any
 
 from orchestrator.agent.client import AgentClient
 from orchestrator.agent.ship import open_agent
-from orchestrator.errors import HostError
+from orchestrator.diagnostics import fold_hosts
+from orchestrator.errors import FleetError, HostError, OrchestratorError
 from orchestrator.model.inventory import Host
+from orchestrator.model.outcome import Outcome
 from orchestrator.transport.base import Transport
 
 _CONNECT_S = 20.0
@@ -48,6 +50,21 @@ def open_contacts(transport: Transport, hosts: Sequence[Host]) -> list[Contact]:
         return []
     with ThreadPoolExecutor(min(_THREADS, len(hosts)), "sgldbg-contact") as pool:
         return list(pool.map(reach, hosts))
+
+
+def unreached(contacts: Sequence[Contact], state: str) -> OrchestratorError | None:
+    """The error of all hosts that did not answer, which are then in this state; or `None`."""
+    errors = [c.error for c in contacts if c.error is not None]
+    if not errors:
+        return None
+    hosts = [e.host for e in errors]
+    found = (
+        errors[0]
+        if len(errors) == 1
+        else FleetError(f"no contact with {fold_hosts(hosts)}", errors)
+    )
+    found.outcomes = tuple(Outcome(h, "contact", False, state, state) for h in hosts)
+    return found
 
 
 def close_contacts(contacts: Sequence[Contact]) -> None:

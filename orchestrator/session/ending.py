@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 from orchestrator.diagnostics import outcome_text
@@ -19,7 +20,7 @@ from orchestrator.model.record import Verdict
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """The end of one run. `cause` is why it failed.
+    """The end of one run. `cause` is why it failed, `bug` is a failure of our own.
 
     `applied` says that the hosts were left patched on purpose, to their guards; `changed` that a
     server was stopped.
@@ -30,6 +31,7 @@ class Ending:
     outcomes: tuple[Outcome, ...]
     verdict: Verdict | None
     cause: OrchestratorError | None
+    bug: Exception | None
     interrupted: bool
     applied: bool
     changed: bool
@@ -42,6 +44,8 @@ class Ending:
             return ExitCode.DONE
         if not is_as_before(self.outcomes):
             return ExitCode.NOT_RESTORED
+        if self.bug is not None:
+            return ExitCode.OUR_BUG
         if self.interrupted:
             return ExitCode.INTERRUPTED
         if self.cause is not None:
@@ -94,3 +98,10 @@ def outcome_line(outcome: Outcome) -> str:
 def states(outcomes: Sequence[Outcome]) -> dict[str, str]:
     """Host to sentence, for messages and `--json`."""
     return {o.host: outcome_line(o) for o in outcomes}
+
+
+def show_time(seconds: float | None) -> str:
+    """A wall-clock time of a host as everybody can read it."""
+    if seconds is None:
+        return "an unknown time"
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M:%S} UTC"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import traceback
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol
@@ -14,6 +15,10 @@ from orchestrator.session.member import Member
 # More threads than this only queue on the controller's interpreter lock; a fleet of 32 hosts is
 # served by one round.
 _THREADS = 32
+# How soon a stage that may be left notices that the end is asked for.
+_GLANCE_S = 0.05
+
+Act = Callable[[Member], object]
 
 
 class Progress(Protocol):
@@ -54,7 +59,7 @@ class Stop:
         self.interrupted = False
 
     def set(self, reason: str, *, interrupted: bool) -> None:
-        """Ask for the end; safe from any thread and from a signal handler."""
+        """Ask for the end; safe from any thread, but not from a signal handler."""
         with self._lock:
             if not self._event.is_set():
                 self.reason, self.interrupted = reason, interrupted
@@ -75,33 +80,46 @@ class Stop:
 
 
 class Fleet:
-    """The hosts of one session, driven together."""
+    """The hosts of one session, driven together. `bugs` are failures that no host can cause."""
 
     def __init__(self, members: Sequence[Member], progress: Progress) -> None:
         self.members = tuple(members)
         self.progress = progress
         self.stop = Stop()
+        self.bugs: list[Exception] = []
 
     def each(
-        self, stage: str, act: Callable[[Member], object], members: Sequence[Member] | None = None
+        self,
+        stage: str,
+        act: Act,
+        members: Sequence[Member] | None = None,
+        *,
+        may_leave: bool = False,
     ) -> None:
-        """Do one stage on all members; none is left half-way when this returns or raises.
+        """Do one stage on all members.
 
-        Raises `FleetFailure` with the errors of every member that failed. A wish to end is looked
-        at before and after, never by abandoning a member in the middle.
+        Raises `FleetFailure` with the errors of every member that failed, `Cancelled` when the
+        end is asked for. Nobody is left half-way then, except in a stage that changes nothing on
+        the host (`may_leave`): that one is not waited for.
         """
         self.stop.check()
-        errors = self.attempt(stage, act, members)
-        # Who only gave up because another one failed, or the user asked, is not a cause.
+        bugs = len(self.bugs)
+        errors = self.attempt(stage, self._leaving(act) if may_leave else act, members)
+        if len(self.bugs) > bugs:
+            raise self.bugs[bugs]
+        # What fails after the end was asked for is a consequence, such as a link that was given up.
+        self.stop.check()
         causes = [e for e in errors if e.code != "cancelled"]
         if causes:
             raise FleetFailure(stage, causes)
-        self.stop.check()
 
     def attempt(
-        self, stage: str, act: Callable[[Member], object], members: Sequence[Member] | None = None
+        self, stage: str, act: Act, members: Sequence[Member] | None = None
     ) -> list[HostError]:
-        """As `each`, but failures are returned and a wish to end is not looked at."""
+        """As `each`, but failures are returned and a wish to end is not looked at.
+
+        A bug of ours on one host is a failure like any other: the others must get their turn.
+        """
         chosen = self.members if members is None else tuple(members)
         if not chosen:
             return []
@@ -111,11 +129,17 @@ class Fleet:
             try:
                 text = act(member)
             except HostError as error:
-                member.error = error
-                self.progress.stage(member.name, stage, "failed", error.message)
-                return error
-            self.progress.stage(member.name, stage, "done", text if isinstance(text, str) else "")
-            return None
+                failure = error
+            except Exception as bug:
+                self.bugs.append(bug)
+                failure = _bug_error(member.name, stage, bug)
+            else:
+                said = text if isinstance(text, str) else ""
+                self.progress.stage(member.name, stage, "done", said)
+                return None
+            member.error = failure
+            self.progress.stage(member.name, stage, "failed", failure.message)
+            return failure
 
         with ThreadPoolExecutor(min(_THREADS, len(chosen)), f"sgldbg-{stage}") as pool:
             return [error for error in pool.map(run, chosen) if error is not None]
@@ -123,3 +147,37 @@ class Fleet:
     def outcomes(self, stage: str) -> tuple[Outcome, ...]:
         """Every host's state, in rank order."""
         return tuple(m.outcome(stage) for m in self.members)
+
+    def _leaving(self, act: Act) -> Act:
+        """The same in a thread of its own, which is left alone once the end is asked for."""
+
+        def run(member: Member) -> object:
+            done: list[object] = []
+            failed: list[Exception] = []
+
+            def work() -> None:
+                try:
+                    done.append(act(member))
+                except Exception as error:
+                    failed.append(error)
+
+            thread = threading.Thread(target=work, name=f"sgldbg-{member.name}", daemon=True)
+            thread.start()
+            while thread.is_alive() and not self.stop.is_set():
+                thread.join(_GLANCE_S)
+            if failed:
+                raise failed[0]
+            if done:
+                return done[0]
+            raise HostError("was given up", host=member.name, code="cancelled")
+
+        return run
+
+
+def _bug_error(host: str, stage: str, bug: Exception) -> HostError:
+    return HostError(
+        f"a bug of sgldbg in `{stage}`: {type(bug).__name__}: {bug}",
+        host=host,
+        code="bug",
+        trace="".join(traceback.format_exception(bug)),
+    )

@@ -6,6 +6,7 @@ import threading
 import time
 from types import TracebackType
 
+from orchestrator.agent.client import AgentClient
 from orchestrator.errors import HostError
 from orchestrator.session.fleet import Fleet
 from orchestrator.session.member import Member
@@ -21,7 +22,9 @@ class Heartbeat:
 
     When a member misses two beats, or refuses one, the fleet is asked to stop: half a server must
     not wait in a rendezvous for the other half. The members that still answer keep their leases
-    only so that the tail, which then runs at once, can stop and revert them itself.
+    only so that the tail, which then runs at once, can stop and revert them itself. A mute
+    member's channel is given up, so that nobody waits for its answers; one that the tail regains
+    is renewed again.
     """
 
     def __init__(self, fleet: Fleet, lease_s: float) -> None:
@@ -52,26 +55,29 @@ class Heartbeat:
 
     def _run(self, member: Member) -> None:
         misses = 0
+        given_up: AgentClient | None = None
         while not self._over.wait(self._beat_s):
-            if not member.begun:
+            agent = member.agent
+            if not member.begun or agent is None or agent is given_up:
                 continue
             try:
-                reply = member.channel.call(
-                    "renew", {"lease_s": self._lease_s}, timeout_s=self._beat_s
-                )
+                reply = agent.call("renew", {"lease_s": self._lease_s}, timeout_s=self._beat_s)
             except HostError as error:
                 misses += 1
                 if misses > _MISSES_ALLOWED or error.code not in ("timeout", "lost"):
-                    self._break(member, error)
-                    return
+                    given_up, misses = agent, 0
+                    self._give_up(member, agent, error)
             else:
                 misses = 0
                 member.silent_since_s = time.monotonic()
-                member.deadline_s = float(reply.value["deadline_s"])
+                member.deadline_s = reply.value["deadline_s"]
 
-    def _break(self, member: Member, error: HostError) -> None:
-        if self._over.is_set():
+    def _give_up(self, member: Member, agent: AgentClient, error: HostError) -> None:
+        # A session that was ended meanwhile, or whose channel was changed, has missed nothing.
+        if self._over.is_set() or not member.begun or member.agent is not agent:
             return
         self._fleet.stop.set(
             f"{member.name} missed its heartbeats: {error.message}", interrupted=False
         )
+        if error.code == "timeout":
+            agent.close()

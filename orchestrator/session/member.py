@@ -18,11 +18,13 @@ from orchestrator.servers.base import Found
 class Member:
     """One host of a fleet. The flags only ever go forward; the tail reads them to know its work.
 
-    `begun`: journal, lease and guard are there. `staged`: the lock and staged files are there.
-    `described`: `server.json` is there. `stopping`: the original server was told to stop.
+    `begun`: journal, lease and guard are or may be there. `staged`: the lock and staged files are
+    there. `described`: `server.json` is there. `announced`: the host knows that its server is to
+    be given back, though it may still run. `stopping`: the original server was told to stop.
     `swapped`: files were or may be swapped. `started`: the debug life was or may be started.
-    `lease_s` is the lease's length, `silent_since_s` the monotonic time of the last renewal.
-    `state` and `server` are the words of `Outcome`.
+    `ran`: the server was running before the session. `lease_s` is the lease's length, `epoch` its
+    number, `silent_since_s` the monotonic time of the last renewal. `state` and `server` are the
+    words of `Outcome`.
     """
 
     host: Host
@@ -35,12 +37,15 @@ class Member:
     begun: bool = False
     staged: bool = False
     described: bool = False
+    announced: bool = False
     stopping: bool = False
     swapped: bool = False
     started: bool = False
+    ran: bool = True
     life: Mapping[str, Any] | None = None
     deadline_s: float | None = None
     lease_s: float = 0.0
+    epoch: int | None = None
     silent_since_s: float = 0.0
     state: str = "untouched"
     server: str = "untouched"
@@ -51,6 +56,11 @@ class Member:
     def name(self) -> str:
         """The host's name in the inventory."""
         return self.host.name
+
+    @property
+    def is_down(self) -> bool:
+        """Whether its server may have been ended by the session, here or through another part."""
+        return self.announced or self.stopping or self.started
 
     @property
     def channel(self) -> AgentClient:

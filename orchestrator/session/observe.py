@@ -12,12 +12,14 @@ from orchestrator.model.patch import Patch
 from orchestrator.model.plan import Plan
 from orchestrator.planning.plan import HostView
 from orchestrator.servers.base import find
+from orchestrator.session.ending import show_time
 from orchestrator.session.member import Member
 from orchestrator.transport.base import Transport
 
 _CONNECT_S = 20.0
 # Recovery of a leftover runs the whole tail there: stop, revert, start.
 _RECOVER_S = 300.0
+_STATUS_S = 30.0
 
 
 def connect(transport: Transport) -> Callable[[Member], str]:
@@ -40,7 +42,7 @@ def look(
         nodes = len(server.hosts)
         member.found = find(member.channel, server, install, member.host, member.rank, nodes)
         member.install = locate(member, server, install)
-        _end_leftovers(member)
+        _refuse_leftovers(member)
         member.probe_dir = f"{member.channel.hello['tmp_dir']}/sgldbg-{session_id}-{member.name}"
         member.view = _view(member, install, patches)
         return _summary(member)
@@ -63,36 +65,79 @@ def locate(member: Member, server: Server, install: Install) -> Mapping[str, Any
         args["env"] = dict(server.launch.env)
         args["cwd"] = server.launch.cwd
         args["python"] = install.python or member.found.original.argv[0]
-    value: Mapping[str, Any] = member.channel.call("locate", args, timeout_s=60.0).value
+    value: Mapping[str, Any]
+    try:
+        value = member.channel.call("locate", args, timeout_s=60.0).value
+    except HostError as error:
+        raise with_place(error, install) from None
     return value
 
 
-def _end_leftovers(member: Member) -> None:
-    """Finish what a dead controller left on this install; a live session is refused."""
-    for left in member.channel.call("status", timeout_s=30.0).value["sessions"]:
-        if left["root"] != member.install["root"]:
-            continue
+def with_place(error: HostError, install: Install) -> HostError:
+    """The error of a look for this install, with the line of the inventory to correct."""
+    key = {"no-interpreter": "python", "not-installed": "package"}.get(error.code)
+    if key is not None:
+        error.span = install.span
+        error.hints = (
+            *error.hints,
+            f"correct `python` of install `{install.name}` in the inventory"
+            if key == "python"
+            else f"install `{install.package}` for that interpreter, or correct `python` or"
+            f" `package` of install `{install.name}` in the inventory",
+        )
+    return error
+
+
+def end_leftovers(member: Member) -> str:
+    """Finish what dead controllers left on this host: their leases are over, nobody holds them.
+
+    Before anything else is looked at, since a debug life that was left has the server's port. What
+    cannot be finished is refused later, where it is on the install that matters.
+    """
+    ended = []
+    for left in member.channel.call("status", timeout_s=_STATUS_S).value["sessions"]:
         if not left["expired"]:
-            # The lock beside the install refuses it with holder and deadline when we stage; to
-            # look at a patched file now would only give a misleading reason.
-            raise HostError(
-                f"the install is in use by session `{left['session']}` of {left['holder']}"
-                f" since {left['since']}",
-                host=member.name,
-                code="locked",
-                hints=("wait for it, or end it with `sgldbg revert --all`",),
-            )
+            continue
         args = {"session": left["session"], "host": left["host"]}
         value = member.channel.call("recover", args, timeout_s=_RECOVER_S).value
-        if not value["verified"]:
-            raise HostError(
-                f"an earlier session `{left['session']}` left files that cannot be reverted",
-                host=member.name,
-                code="not-reverted",
-                notes=tuple(f"{f['path']}: {f['state']}" for f in value["files"]),
-                hints=("see `sgldbg status`",),
-            )
-        member.notes.append(f"finished the earlier session {left['session']}")
+        if not value["left"]:
+            ended.append(left["session"])
+            member.notes.append(f"ended the earlier session `{left['session']}` first")
+    return f"ended {', '.join(ended)}" if ended else "none"
+
+
+def _refuse_leftovers(member: Member) -> None:
+    """Refuse an install that a session holds: a patched file must not pass for the original."""
+    for left in member.channel.call("status", timeout_s=_STATUS_S).value["sessions"]:
+        if left["root"] == member.install["root"]:
+            raise _in_use(member.name, left)
+
+
+def _in_use(host: str, left: Mapping[str, Any]) -> HostError:
+    who = f"session `{left['session']}` of {left['holder']} since {show_time(left['since'])}"
+    if left["expired"]:
+        return HostError(
+            f"the install still holds {who}, whose lease is over",
+            host=host,
+            code="not-reverted",
+            notes=tuple(f"{f['path']}: {f['state']}" for f in left["files"]),
+            hints=("see `sgldbg status`; `sgldbg revert --all` ends it",),
+        )
+    until = "kept without an end"
+    if left["deadline_s"] is not None:
+        until = f"reverts by itself in {max(0, round(left['deadline_s'] - left['now_s']))} s"
+    driven = {
+        "alive": "it is at work",
+        "detached": "left so by `sgldbg apply`",
+        "kept": "left so by `sgldbg keep`",
+    }.get(left["controller"], "its controller is gone")
+    return HostError(
+        f"the install is in use by {who}",
+        host=host,
+        code="locked",
+        notes=(f"{driven}, {until}",),
+        hints=("wait for it, or end it with `sgldbg revert --all`",),
+    )
 
 
 def _view(member: Member, install: Install, patches: Sequence[Patch]) -> HostView:

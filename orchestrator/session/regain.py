@@ -13,6 +13,7 @@ from orchestrator.transport.base import Transport
 _CONNECT_S = 10.0
 _RETRY_S = 1.0
 _RECOVER_S = 300.0
+_ASK_S = 3.0
 
 
 def is_lost(member: Member) -> bool:
@@ -20,60 +21,81 @@ def is_lost(member: Member) -> bool:
     if member.agent is None or member.agent.lost is not None:
         return True
     try:
-        member.agent.call("renew", {"lease_s": member.lease_s}, timeout_s=3.0)
+        member.agent.call("renew", {"lease_s": member.lease_s}, timeout_s=_ASK_S)
     except HostError as error:
         return error.code in ("lost", "timeout", "fenced")
     return False
 
 
-def regain(transport: Transport, session_id: str, member: Member, until_s: float) -> bool:
+def regain(transport: Transport, session_id: str, member: Member, until_s: float) -> None:
     """Open a new channel and take the session over again, until monotonic time `until_s`.
 
-    True when this channel holds the lease again. False when the guard has ended the session
-    there (the member's state says how), or when the host stayed out of reach.
+    Afterwards `begun` says whether this channel holds the lease again. Where it does not, the
+    session has ended there and the member's state says how, or is `unknown` with an error where
+    the host stayed out of reach.
     """
     while True:
         try:
-            return _once(transport, session_id, member)
+            _once(transport, session_id, member)
+            return
         except HostError as error:
             member.error = error
-            if time.monotonic() >= until_s:
+            if error.code == "taken" or time.monotonic() >= until_s:
                 member.state = member.server = "unknown"
-                return False
+                return
         time.sleep(_RETRY_S)
 
 
-def _once(transport: Transport, session_id: str, member: Member) -> bool:
+def _once(transport: Transport, session_id: str, member: Member) -> None:
     if member.agent is not None:
         member.agent.close()
     member.agent = open_agent(transport, member.host, timeout_s=_CONNECT_S)
-    mine = {"session": session_id, "host": member.name}
+    mine: dict[str, Any] = {"session": session_id, "host": member.name}
     try:
-        member.agent.call("attach", mine, timeout_s=_CONNECT_S)
+        value = member.agent.call(
+            "attach", mine | {"epoch": member.epoch}, timeout_s=_CONNECT_S
+        ).value
     except HostError as error:
-        if error.code in ("lost", "timeout", "unreachable"):
+        if error.code == "missing":
+            _take_as_ended(member)
+        elif error.code == "fenced":
+            _ask_guard(member, mine)
+        else:
             raise
-    else:
-        member.error = None
-        member.notes.append("came back on a new connection")
-        return True
-    _ask_guard(member, mine)
-    return False
+        return
+    member.epoch = value["epoch"]
+    member.silent_since_s = time.monotonic()
+    member.error = None
+    member.notes.append("came back on a new connection")
 
 
-def _ask_guard(member: Member, mine: dict[str, str]) -> None:
+def _take_as_ended(member: Member) -> None:
+    """No session is there any more: it never began, or was ended, which takes a proven revert."""
+    member.begun, member.error = False, None
+    if member.staged or member.stopping:
+        member.state = "reverted"
+        if member.server not in ("not back", "left stopped"):
+            member.server = "restored" if member.is_down else "untouched"
+        member.notes.append("the session had been ended there")
+
+
+def _ask_guard(member: Member, mine: dict[str, Any]) -> None:
     """The guard has taken over: finish what it left and take its word for the state."""
     value: dict[str, Any] = member.channel.call("recover", mine, timeout_s=_RECOVER_S).value
     member.begun = False
-    if value["verified"]:
-        member.state, member.error = "reverted", None
-        member.server = "restored" if member.stopping else "untouched"
-        member.notes.append("its guard had reverted it by itself")
-    else:
-        member.state = "drifted"
+    if value["left"] or not value["verified"]:
+        member.state = "reverted" if value["verified"] else "drifted"
+        if member.is_down:
+            member.server = "restored" if value["server"] else "not back"
         member.error = HostError(
-            "its guard could not revert everything",
+            "its guard could not put everything back",
             host=member.name,
             code="not-reverted",
-            notes=tuple(f"{f['path']}: {f['state']}" for f in value["files"]),
+            notes=tuple(value["left"]),
         )
+        return
+    member.state = "reverted" if member.staged else "untouched"
+    member.error = None
+    member.notes.append("its guard had reverted it by itself")
+    if member.is_down:
+        member.server = "restored" if value["server"] or not member.ran else "not back"

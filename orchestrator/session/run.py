@@ -8,7 +8,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from pathlib import Path
-from urllib.parse import urlsplit
 
 from orchestrator.diagnostics import fold_hosts
 from orchestrator.errors import FleetError, HostError, OrchestratorError, SessionError
@@ -23,7 +22,7 @@ from orchestrator.servers.exercise import exercise
 from orchestrator.servers.ready import wait_ready
 from orchestrator.session import observe, stages
 from orchestrator.session.collect import Collector
-from orchestrator.session.ending import Ending, states
+from orchestrator.session.ending import Ending
 from orchestrator.session.engine import Engine
 from orchestrator.session.fleet import Cancelled, Fleet, FleetFailure, Progress
 from orchestrator.session.heartbeat import Heartbeat
@@ -61,12 +60,6 @@ class Job:
         """Its hosts in rank order."""
         return tuple(self.inventory.hosts[name] for name in self.server.hosts)
 
-    @property
-    def port(self) -> int:
-        """The port that the server listens on, on its first host."""
-        url = urlsplit(self.server.url)
-        return url.port or (443 if url.scheme == "https" else 80)
-
 
 def new_session_id(session: str, now: datetime) -> str:
     """Time, name and 32 random bits: sorts by time, says what it is, never meets another."""
@@ -89,7 +82,7 @@ class Run:
         self._first_ready = threading.Event()
 
     def execute(self) -> Ending:
-        """Do the job and its tail. Raises nothing that a host or a user can cause."""
+        """Do the job and its tail. Raises nothing that a host, a user or a bug can cause."""
         return self._conclude(self._job)
 
     def apply(self, lease_s: float) -> Ending:
@@ -98,30 +91,29 @@ class Run:
 
     def _conclude(self, work: Callable[[], None]) -> Ending:
         cause: OrchestratorError | None = None
+        bug: Exception | None = None
         interrupted = False
         try:
             with signals_end(self.fleet):
                 try:
                     work()
                 except Cancelled as cancelled:
-                    interrupted = cancelled.interrupted
-                    cause = SessionError(cancelled.reason)
+                    cause, interrupted = SessionError(cancelled.reason), cancelled.interrupted
                 except FleetFailure as failure:
                     cause = _cause(failure)
                 except OrchestratorError as error:
                     cause = error
-                except Exception as bug:
-                    bug.add_note(f"the hosts: {states(self.fleet.outcomes('end'))}")
-                    raise
+                except Exception as error:
+                    bug = error
         finally:
             self._close()
-        return self._ending(cause, interrupted)
+        return self._ending(cause, bug or next(iter(self.fleet.bugs), None), interrupted)
 
     def look(self) -> Plan:
         """Connect, look and plan, then leave; raises what a session would report as its cause."""
         try:
             with Engine() as engine:
-                return self.plan(engine)
+                return self.plan(engine, writes=False)
         except (FleetFailure, OrchestratorError) as failure:
             cause = _cause(failure) if isinstance(failure, FleetFailure) else failure
             hosts = self.fleet.outcomes("look")
@@ -130,15 +122,18 @@ class Run:
         finally:
             self._close()
 
-    def plan(self, engine: Engine) -> Plan:
-        """Connect, look and plan; nothing is written on any host."""
+    def plan(self, engine: Engine, *, writes: bool) -> Plan:
+        """Connect, look and plan; with `writes` what a dead session left is ended first."""
         fleet, job = self.fleet, self.job
-        fleet.each("connect", observe.connect(job.transport))
+        fleet.each("connect", observe.connect(job.transport), may_leave=True)
+        if writes:
+            fleet.each("leftovers", observe.end_leftovers)
         install = job.inventory.installs[job.server.install]
-        fleet.each("look", observe.look(self.session_id, job.server, install, job.patches))
+        look = observe.look(self.session_id, job.server, install, job.patches)
+        fleet.each("look", look, may_leave=True)
         views = [m.view for m in fleet.members if m.view is not None]
         plan = engine.plan(self.session_id, job.patches, views, job.runtime_source)
-        fleet.each("check", observe.check_code(plan))
+        fleet.each("check", observe.check_code(plan), may_leave=True)
         return plan
 
     def life(self, member: Member) -> Life:
@@ -156,29 +151,34 @@ class Run:
         met = False
         with Heartbeat(self.fleet, self.job.session.lease_s):
             try:
-                self._stage(plan)
-                self._debug_life(plan)
-                self._arm(plan)
+                self._patch(plan)
                 met = self._observe_life()
             finally:
                 self._end(plan, met)
 
     def _apply(self, lease_s: float) -> None:
         plan = self._make_plan()
-        with Heartbeat(self.fleet, self.job.session.lease_s):
-            try:
-                self._stage(plan)
-                self._debug_life(plan)
-                self._arm(plan)
-                self.fleet.each("detach", stages.detach(lease_s))
-                self.applied = True
-            finally:
-                if not self.applied:
+        session_lease_s = self.job.session.lease_s
+        try:
+            # A beat that came after the detachment would shorten the lease again.
+            with Heartbeat(self.fleet, session_lease_s):
+                self._patch(plan)
+            self.fleet.each("detach", stages.detach(lease_s))
+            self.applied = True
+            self.collector.close()
+        finally:
+            if not self.applied:
+                with Heartbeat(self.fleet, session_lease_s):
                     self._end(plan, False)
+
+    def _patch(self, plan: Plan) -> None:
+        self._stage(plan)
+        self._debug_life(plan)
+        self._arm(plan)
 
     def _make_plan(self) -> Plan:
         with Engine() as engine:
-            plan = self.plan(engine)
+            plan = self.plan(engine, writes=True)
         self.run_dir.write_plan(plan)
         for warning in plan.warnings:
             self.fleet.progress.note(f"warning: {warning}")
@@ -186,21 +186,21 @@ class Run:
 
     def _end(self, plan: Plan, met: bool) -> None:
         """The tail; what was seen before a failure is judged as well."""
+        job = self.job
         for member in self.fleet.members:
             member.error = None
         Tail(
             self.fleet,
-            self.job.server,
-            self.job.transport,
+            job.server,
+            job.transport,
             self.session_id,
-            self.job.session.after,
-            self.job.port,
+            job.session.after,
             self.grace_s,
             self.collector.drain,
         ).run()
         self.collector.close()
         if self.collector.records() or met:
-            self.verdict = self.collector.verdict(self.job.patches, plan, met)
+            self.verdict = self.collector.verdict(job.patches, plan, met)
             self.run_dir.write_json("verdict.json", asdict(self.verdict))
 
     def _stage(self, plan: Plan) -> None:
@@ -214,7 +214,9 @@ class Run:
     def _debug_life(self, plan: Plan) -> None:
         """Stop the originals, swap, start patched, wait until ready."""
         fleet, job = self.fleet, self.job
-        stop = stages.stop_server("original", job.server.stop_timeout_s, job.port)
+        if len(fleet.members) > 1:
+            fleet.each("announce", stages.announce_stop(job.server))
+        stop = stages.stop_server("original", job.server)
         fleet.each("stop", stop, [m for m in fleet.members if m.rank == 0])
         fleet.each("stop", stop, [m for m in fleet.members if m.rank != 0])
         fleet.each("swap", stages.swap)
@@ -222,7 +224,7 @@ class Run:
         fleet.each("probes", stages.write_table(plan, 1, "start"))
         fleet.each("start", stages.start(self.life))
         self.collector.follow()
-        fleet.each("ready", self._wait_ready)
+        fleet.each("ready", self._wait_ready, may_leave=True)
 
     def _wait_ready(self, member: Member) -> None:
         assert member.life is not None
@@ -250,7 +252,7 @@ class Run:
         fleet, session = self.fleet, self.job.session
         self.collector.look_at_workers()
         if session.exercise:
-            fleet.each("exercise", self._exercise, fleet.members[:1])
+            fleet.each("exercise", self._exercise, fleet.members[:1], may_leave=True)
         return self.collector.wait_until_enough()
 
     def _exercise(self, member: Member) -> str:
@@ -274,7 +276,9 @@ class Run:
             )
         return f"{len(responses)} answers"
 
-    def _ending(self, cause: OrchestratorError | None, interrupted: bool) -> Ending:
+    def _ending(
+        self, cause: OrchestratorError | None, bug: Exception | None, interrupted: bool
+    ) -> Ending:
         outcomes = self.fleet.outcomes("end")
         ending = Ending(
             session_id=self.session_id,
@@ -282,6 +286,7 @@ class Run:
             outcomes=outcomes,
             verdict=self.verdict,
             cause=cause,
+            bug=bug,
             interrupted=interrupted,
             applied=self.applied,
             changed=any(m.stopping for m in self.fleet.members),

@@ -3,20 +3,29 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from orchestrator.errors import HostError
 from orchestrator.model.inventory import LaunchAdopt, Server
 from orchestrator.model.plan import Plan
 from orchestrator.planning.table import probe_table
-from orchestrator.servers.base import Life
+from orchestrator.servers.base import Life, find_port
+from orchestrator.session.fleet import Act
 from orchestrator.session.member import Member
 
 # Time for an op beyond what the op itself may wait: the wire and a busy host.
-_SLACK_S = 30.0
+SLACK_S = 30.0
+# Every file is read and checked, and a busy disk has its say in each fsync.
+_REVERT_S = 60.0
+# It may have to bring a stop to its end first.
+_RESTORE_S = 120.0
+# For a session whose server is not known by name; SGLang takes 8 to 10 s as measured.
+_STOP_S = 30.0
+# The words of the agent for a file that is as it was.
+_BACK = ("reverted", "removed", "untouched")
 
-Act = Callable[[Member], object]
+LifeOf = Callable[[Member], Life]
 
 
 def begin(session_id: str, holder: str, lease_s: float, grace_s: float) -> Act:
@@ -30,10 +39,15 @@ def begin(session_id: str, holder: str, lease_s: float, grace_s: float) -> Act:
             "lease_s": lease_s,
             "grace_s": grace_s,
         }
-        value = member.channel.call("begin", args, timeout_s=_SLACK_S).value
-        member.begun = True
         member.lease_s, member.silent_since_s = lease_s, time.monotonic()
-        member.deadline_s = value["deadline_s"]
+        try:
+            value = member.channel.call("begin", args, timeout_s=SLACK_S).value
+        except HostError as error:
+            # Nobody knows whether it began there; the tail finds out.
+            member.begun = error.code in ("lost", "timeout")
+            raise
+        member.begun = True
+        member.deadline_s, member.epoch = value["deadline_s"], value["epoch"]
         if value["probe_dir"] != member.probe_dir:
             raise HostError(
                 f"the agent keeps probes in {value['probe_dir']}, the plan says {member.probe_dir}",
@@ -66,7 +80,7 @@ def stage(plan: Plan, package: str) -> Act:
             ],
         }
         raw = b"".join(f.after for f in files)
-        value = member.channel.call("stage", args, raw, timeout_s=_SLACK_S).value
+        value = member.channel.call("stage", args, raw, timeout_s=SLACK_S).value
         member.staged = True
         member.state = "staged"
         copies = [f["file"] for f in value["files"] if f["kept"] == "copy"]
@@ -89,24 +103,42 @@ def describe(server: Server) -> Act:
             args.update(pid=running["pid"], start_time=running["start_time"])
         else:
             args.update(argv=list(original.argv), env=dict(original.env_set), cwd=original.cwd)
-        member.channel.call("describe-server", args, timeout_s=_SLACK_S)
+        member.channel.call("describe-server", args, timeout_s=SLACK_S)
         member.described = True
+        member.ran = running is not None
         return f"pid {running['pid']}" if running else "was not running"
 
     return act
 
 
-def stop_server(which: str, timeout_s: float, port: int) -> Act:
+def announce_stop(server: Server) -> Act:
+    """Have every host know that its server is about to end, before the first of them is stopped.
+
+    The parts of one server go down together; a guard that never heard of the stop would take its
+    part for untouched.
+    """
+
+    def act(member: Member) -> None:
+        member.channel.call("stop-server", _stop_args("original", server, member, announce=True))
+        member.announced = True
+
+    return act
+
+
+def stop_server(which: str, server: Server | None) -> Act:
     """Stop the original or the debug life and everything that it started."""
 
     def act(member: Member) -> str:
         if which == "original":
             member.stopping = True
-        args = {"which": which, "timeout_s": timeout_s, "port": port if member.rank == 0 else None}
-        value = member.channel.call("stop-server", args, timeout_s=2 * timeout_s + _SLACK_S).value
+        args = _stop_args(which, server, member)
+        timeout_s = 2 * args["timeout_s"] + SLACK_S
+        value = member.channel.call("stop-server", args, timeout_s=timeout_s).value
         if value["left"]:
             raise HostError(
-                f"processes outlived SIGKILL: {value['left']}", host=member.name, code="not-stopped"
+                f"the server could not be stopped: {'; '.join(value['left'])}",
+                host=member.name,
+                code="not-stopped",
             )
         member.server = "stopped"
         if which == "debug":
@@ -117,15 +149,23 @@ def stop_server(which: str, timeout_s: float, port: int) -> Act:
     return act
 
 
+def _stop_args(
+    which: str, server: Server | None, member: Member, *, announce: bool = False
+) -> dict[str, Any]:
+    port = find_port(server) if server is not None and member.rank == 0 else None
+    timeout_s = _STOP_S if server is None else server.stop_timeout_s
+    return {"which": which, "timeout_s": timeout_s, "port": port, "announce": announce}
+
+
 def swap(member: Member) -> str:
     """Put the planned files in place, the probe runtime first."""
     member.swapped = True
     member.state = "patched"
-    value = member.channel.call("swap", timeout_s=_SLACK_S).value
+    value = member.channel.call("swap", timeout_s=SLACK_S).value
     return f"{len(value['files'])} files"
 
 
-def check_effective(plan: Plan, life: Callable[[Member], Life]) -> Act:
+def check_effective(plan: Plan, life: LifeOf) -> Act:
     """Ask the host's import system whether it would run the patched code."""
 
     def act(member: Member) -> None:
@@ -153,7 +193,7 @@ def detach(lease_s: float) -> Act:
     """Leave the host to its guard: it reverts by itself when `lease_s` are over."""
 
     def act(member: Member) -> str:
-        member.channel.call("detach", {"lease_s": lease_s}, timeout_s=_SLACK_S)
+        member.channel.call("detach", {"lease_s": lease_s}, timeout_s=SLACK_S)
         return f"reverts by itself in {lease_s:g} s"
 
     return act
@@ -164,12 +204,12 @@ def write_table(plan: Plan, generation: int, phase: str, *, over: bool = False) 
 
     def act(member: Member) -> None:
         table: Mapping[str, Any] = probe_table(plan, generation, phase, over=over)
-        member.channel.call("probe-table", {"table": table}, timeout_s=_SLACK_S)
+        member.channel.call("probe-table", {"table": table}, timeout_s=SLACK_S)
 
     return act
 
 
-def start(life: Callable[[Member], Life]) -> Act:
+def start(life: LifeOf) -> Act:
     """Start the debug life, its output going to files from the first byte."""
 
     def act(member: Member) -> str:
@@ -181,8 +221,52 @@ def start(life: Callable[[Member], Life]) -> Act:
             "cwd": wanted.cwd,
         }
         member.started = True
-        member.life = member.channel.call("start-server", args, timeout_s=_SLACK_S).value
+        member.life = member.channel.call("start-server", args, timeout_s=SLACK_S).value
         member.server = "debug life"
         return f"pid {member.life['pid']}"
 
     return act
+
+
+def revert(*, force: bool = False) -> Act:
+    """Put the originals back, in reverse order, and prove it."""
+
+    def act(member: Member) -> str:
+        value = member.channel.call("revert", {"force": force}, timeout_s=_REVERT_S).value
+        bad = [f for f in value["files"] if f["state"] not in _BACK]
+        if bad or not value["verified"]:
+            failed = any(f["state"] == "failed" for f in bad)
+            member.state = "patched" if failed else "drifted"
+            raise _drift(member.name, bad)
+        if member.staged or member.swapped:
+            member.state = "reverted"
+        return f"{len(value['files'])} files"
+
+    return act
+
+
+def _drift(host: str, bad: Sequence[Mapping[str, Any]]) -> HostError:
+    def tell(file: Mapping[str, Any]) -> str:
+        kept = f"; kept: {', '.join(file['kept'])}" if file["kept"] else ""
+        return f"{file['path']}: {file['state']}, {file['why']}{kept}"
+
+    return HostError(
+        f"{len(bad)} file{'s were' if len(bad) != 1 else ' was'} left alone",
+        host=host,
+        code="drift",
+        notes=tuple(map(tell, bad)),
+        hints=("compare the versions; `sgldbg revert --all --force` puts the original back",),
+    )
+
+
+def start_original(member: Member) -> str:
+    """Start the server as it was before; whether it gets ready is another stage."""
+    member.server, member.life = "not back", None
+    value = member.channel.call("restore-server", timeout_s=_RESTORE_S).value
+    member.life = value
+    if value is None:
+        member.server = "not back" if member.ran else "restored"
+        return "is gone" if member.ran else "was not running before"
+    if value["differences"]:
+        member.notes.append("restarted, but " + "; ".join(value["differences"]))
+    return f"pid {value['pid']}"

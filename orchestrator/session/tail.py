@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+import threading
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
 
 from orchestrator.errors import HostError
 from orchestrator.model.inventory import Server
 from orchestrator.servers.ready import wait_ready
-from orchestrator.session.fleet import Fleet
+from orchestrator.session import stages
+from orchestrator.session.fleet import Act, Fleet
 from orchestrator.session.member import Member
 from orchestrator.session.regain import is_lost, regain
-from orchestrator.session.stages import stop_server
 from orchestrator.transport.base import Transport
 
-_OP_S = 60.0
 # A silent host reverts by itself when its lease and grace are over; its guard then has to stop a
 # server, which takes 8 to 10 s as measured, before it can say that it is done.
 _GUARD_WORK_S = 20.0
+# At least this long it is tried to get a lost host back, however little time its lease had left.
+_PATIENCE_S = 5.0
+# A server whose other half is out of reach may be waiting for it in a rendezvous.
+_HALF_READY_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,143 +31,164 @@ class Tail:
     """What the end of a session needs to know; `run` may be called once.
 
     No original server starts before every member is verified, or its lease and grace are over:
-    half a server must not wait in a rendezvous for the other half. `collect` takes what the debug
-    life printed to its very end.
+    half a server must not wait in a rendezvous for the other half. Every step may be repeated, so
+    that a host which is lost in the middle and comes back goes on with the one it was at.
+    `collect` takes what the debug life printed to its very end. Without a `server` nobody waits
+    until it is ready.
     """
 
     fleet: Fleet
-    server: Server
+    server: Server | None
     transport: Transport
     session_id: str
     after: str
-    port: int
     grace_s: float
-    collect: Callable[[Member], object]
+    collect: Callable[[Member], object] | None = None
+    force: bool = False
 
     def run(self) -> None:
         """End the session on every host that it began on; each member's fields say how it went.
 
-        Never raises for a host: what failed stands in the member's `error`.
+        Never raises: what failed stands in the member's `error`.
         """
         begun = [m for m in self.fleet.members if m.begun]
-        lost = [m for m in begun if is_lost(m)]
-        here = [m for m in begun if m not in lost]
-        self._stop_and_revert(here)
+        lost = _find_lost(begun)
+        # The parts of one server go down together, wherever the first of them was stopped.
+        if any(m.stopping or m.started for m in begun) or any(m.announced for m in lost):
+            for member in begun:
+                member.stopping = member.stopping or member.described
+        else:
+            for member in begun:
+                member.announced = False
+        self._stop_and_revert([m for m in begun if m not in lost])
+        # Also those that were lost just now.
+        lost = [m for m in begun if m in lost or _is_cut(m)]
         if lost:
             self._wait_for(lost)
-            back = [m for m in lost if m.begun and m.state != "unknown"]
-            self._stop_and_revert(back)
-        self._restore([m for m in begun if m.begun])
-        self.fleet.attempt("finish", self._finish, [m for m in begun if m.begun and _clean(m)])
+            self._stop_and_revert(_within_reach(lost))
+        self._restore(begun)
+        self._attempt("finish", _finish, [m for m in _within_reach(begun) if _may_finish(m)])
 
-    def _stop_and_revert(self, members: list[Member]) -> None:
+    def _stop_and_revert(self, members: Sequence[Member]) -> None:
         """Stop the debug life, rank 0 first, then put every file back and check it."""
-        touched = [m for m in members if m.stopping or m.started]
-        for group in ([m for m in touched if m.rank == 0], [m for m in touched if m.rank != 0]):
-            self.fleet.attempt("stop", self._stop_all, group)
-        self.fleet.attempt("revert", _revert, members)
-        # The last words of the debug life: after the files are back, so that no log can delay
-        # that, and before the session's directory with the logs is filed away.
-        self.fleet.attempt("collect", self.collect, [m for m in members if m.started])
+        down = [m for m in members if m.is_down]
+        stop = self._stop_life
+        self.fleet.attempt("stop", stop, [m for m in down if m.rank == 0])
+        self.fleet.attempt("stop", stop, [m for m in down if m.rank != 0 and not _is_cut(m)])
+        able = [m for m in members if not _is_cut(m)]
+        self.fleet.attempt("revert", stages.revert(force=self.force), able)
 
-    def _stop_all(self, member: Member) -> str:
-        timeout_s = self.server.stop_timeout_s
+    def _stop_life(self, member: Member) -> str:
         if member.started:
-            return str(stop_server("debug", timeout_s, self.port)(member))
+            return str(stages.stop_server("debug", self.server)(member))
         if member.server != "stopped":
-            return str(stop_server("original", timeout_s, self.port)(member))
+            return str(stages.stop_server("original", self.server)(member))
         return "was stopped"
 
-    def _wait_for(self, lost: list[Member]) -> None:
+    def _attempt(self, stage: str, act: Act, members: Sequence[Member]) -> None:
+        """As the fleet's; a host that is lost in it and comes back does the stage once more."""
+        self.fleet.attempt(stage, act, members)
+        cut = [m for m in members if _is_cut(m)]
+        if cut:
+            self._wait_for(cut)
+            self.fleet.attempt(stage, act, _within_reach(cut))
+
+    def _wait_for(self, lost: Sequence[Member]) -> None:
         """Try to get lost members back until their guards must have acted."""
 
         def act(member: Member) -> str:
             over_s = member.silent_since_s + member.lease_s + self.grace_s + _GUARD_WORK_S
-            until_s = max(over_s, time.monotonic() + 5.0)
+            until_s = max(over_s, time.monotonic() + _PATIENCE_S)
             self.fleet.progress.note(
                 f"{member.name} is out of reach; its guard reverts it by itself within"
-                f" {max(0, int(over_s - time.monotonic()))} s"
+                f" {max(0, round(over_s - time.monotonic()))} s"
             )
             regain(self.transport, self.session_id, member, until_s)
             if member.error is not None:
                 raise member.error
-            return "; ".join(member.notes)
+            return member.notes[-1]
 
         self.fleet.attempt("regain", act, lost)
 
-    def _restore(self, members: list[Member]) -> None:
+    def _restore(self, begun: Sequence[Member]) -> None:
         """Start the original servers where we stopped them, all together."""
-        stopped = [m for m in members if m.stopping and m.described]
+        here = _within_reach(begun)
+        down = [m for m in here if m.is_down and m.described]
         if self.after == "stopped":
-            for member in stopped:
-                member.server = "left stopped" if member.server == "stopped" else "unknown"
+            for member in down:
+                member.server = "left stopped" if member.server == "stopped" else "not back"
+            down = []
+        for member in down:
+            if member.server != "stopped" or member.state == "patched":
+                member.server, member.life = "not back", None
+        self._attempt("restore", stages.start_original, [m for m in down if m.server == "stopped"])
+        # The last words of the debug life: after the server is on its way back, so that no log
+        # can delay that, and before the session's directory with the logs is filed away.
+        if self.collect is not None:
+            self.fleet.attempt("collect", self.collect, [m for m in here if m.started])
+        waiting = [m for m in down if m.life is not None and m.server == "not back"]
+        if self.server is None:
+            for member in waiting:
+                member.server = "restored"
             return
-        able = [m for m in stopped if m.server == "stopped" and m.state == "reverted"]
-        for member in stopped:
-            if member not in able:
-                member.server = "not back"
-        self.fleet.attempt("restore", _start_original, able)
-        self.fleet.attempt("ready again", self._wait_ready, [m for m in able if m.life is not None])
+        self._attempt("ready again", self._wait_ready(self.server, begun), waiting)
 
-    def _wait_ready(self, member: Member) -> None:
-        assert member.life is not None
-        try:
-            wait_ready(
-                member.channel,
-                self.server,
-                member.life,
-                member.rank,
-                lambda text: self.fleet.progress.stage(member.name, "ready again", "running", text),
-                lambda: any(m.error is not None for m in self.fleet.members),
-                lambda: self.fleet.members[0].server == "restored",
-            )
-        except HostError:
-            member.server = "not back"
-            raise
-        member.server = "restored"
+    def _wait_ready(self, server: Server, begun: Sequence[Member]) -> Act:
+        if any(m.state == "unknown" for m in begun):
+            limit_s = min(server.ready.timeout_s, _HALF_READY_S)
+            server = replace(server, ready=replace(server.ready, timeout_s=limit_s))
+        first, failed = self.fleet.members[0], threading.Event()
 
-    def _finish(self, member: Member) -> None:
-        value = member.channel.call("finish", timeout_s=_OP_S).value
-        member.begun = False
-        if value["left"]:
-            raise HostError(
-                f"could not remove {', '.join(value['left'])}", host=member.name, code="left"
-            )
+        def act(member: Member) -> None:
+            assert member.life is not None
+            try:
+                wait_ready(
+                    member.channel,
+                    server,
+                    member.life,
+                    member.rank,
+                    lambda text: self.fleet.progress.stage(
+                        member.name, "ready again", "running", text
+                    ),
+                    # One part that dies ends the wait of the others at once.
+                    failed.is_set,
+                    lambda: first.server == "restored",
+                )
+            except HostError:
+                failed.set()
+                raise
+            member.server = "restored"
+
+        return act
 
 
-def _clean(member: Member) -> bool:
-    return member.state in ("untouched", "reverted")
+def _find_lost(members: Sequence[Member]) -> list[Member]:
+    """Ask all of them at once: each mute one takes its time."""
+    with ThreadPoolExecutor(max(1, len(members)), "sgldbg-answer") as pool:
+        return [m for m, lost in zip(members, pool.map(is_lost, members), strict=True) if lost]
 
 
-def _revert(member: Member) -> str:
-    value = member.channel.call("revert", {"force": False}, timeout_s=_OP_S).value
-    bad = [f for f in value["files"] if f["state"] == "drift"]
-    if bad or not value["verified"]:
-        member.state = "drifted"
+def _is_cut(member: Member) -> bool:
+    """Whether the channel is known to be gone, while the session there is not."""
+    gone = member.agent is None or not member.agent.is_open
+    return gone and member.begun and member.state != "unknown"
+
+
+def _within_reach(members: Sequence[Member]) -> list[Member]:
+    return [m for m in members if m.begun and m.state != "unknown" and not _is_cut(m)]
+
+
+def _may_finish(member: Member) -> bool:
+    """Whether nothing is left that the host's guard, or a later contact, could still better."""
+    clean = member.state in ("untouched", "reverted")
+    started = member.server == "not back" and member.life is not None
+    return clean and (started or member.server in ("untouched", "restored", "left stopped"))
+
+
+def _finish(member: Member) -> None:
+    value = member.channel.call("finish", timeout_s=stages.SLACK_S).value
+    member.begun = False
+    if value["left"]:
         raise HostError(
-            f"{len(bad)} files were changed by somebody else and were left alone",
-            host=member.name,
-            code="drift",
-            notes=tuple(
-                f"{f['path']} has sha256 {f['sha256']}; kept: {', '.join(f['kept'])}" for f in bad
-            ),
-            hints=(
-                "compare the files, then run `sgldbg revert --all --force` to put the original"
-                " back, or remove the kept copies",
-            ),
+            f"could not remove {', '.join(value['left'])}", host=member.name, code="left"
         )
-    if member.staged or member.swapped:
-        member.state = "reverted"
-    return f"{len(value['files'])} files"
-
-
-def _start_original(member: Member) -> str:
-    value = member.channel.call("restore-server", timeout_s=_OP_S).value
-    member.life = value
-    if value is None:
-        member.server = "restored"
-        return "was not running before"
-    member.server = "not back"
-    if value["differences"]:
-        member.notes.append("restarted, but " + "; ".join(value["differences"]))
-    return f"pid {value['pid']}"

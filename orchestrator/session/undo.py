@@ -2,106 +2,250 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
 from typing import Any
 
 from orchestrator.errors import HostError
-from orchestrator.model.outcome import Outcome
+from orchestrator.model.inventory import Inventory, Server
+from orchestrator.model.outcome import Outcome, is_as_before
 from orchestrator.session.contact import Contact
+from orchestrator.session.fleet import Fleet, Progress
+from orchestrator.session.heartbeat import Heartbeat
+from orchestrator.session.member import Member
+from orchestrator.session.tail import Tail
+from orchestrator.transport.base import Transport
 
-# Stopping a server takes 8 to 10 s as measured, up to 30 s where it drains; then it is killed.
-_STOP_S = 30.0
-_TAIL_S = 300.0
 _THREADS = 32
+_ATTACH_S = 20.0
+# The whole tail, on the host: stop, revert, start.
+_RECOVER_S = 300.0
+# While the session is ours; a controller that dies over it leaves the rest to the guards.
+_LEASE_S = 60.0
+_GRACE_S = 15.0
 
-Wanted = Callable[[Mapping[str, Any]], bool]
+Left = Mapping[str, Any]
+Wanted = Callable[[Left], bool]
 
 
 def is_of(session_name: str) -> Wanted:
     """Chooses the sessions that were made from the session file of this name."""
-    return lambda left: str(left["session"])[: -len("-00000000")].endswith(f"-{session_name}")
+    # An id is `<date>-<time>-<name>-<8 hex digits>`, and names may hold dashes as well.
+    return lambda left: str(left["session"]).split("-", 2)[-1].rpartition("-")[0] == session_name
 
 
-def end_sessions(
-    contacts: Sequence[Contact], wanted: Wanted, *, force: bool, take_live: bool
-) -> list[Outcome]:
-    """End every wanted session on every host that answered; one outcome per host, in order.
+def all_sessions(left: Left) -> bool:
+    """Chooses every session."""
+    return True
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """One session on one host."""
+
+    contact: Contact
+    left: Left
+
+    @property
+    def name(self) -> str:
+        return self.contact.host.name
+
+    @property
+    def mine(self) -> dict[str, str]:
+        """How the agent names it."""
+        return {"session": self.left["session"], "host": self.left["host"]}
+
+
+@dataclass(frozen=True, slots=True)
+class Undo:
+    """Ends every wanted session on the hosts that answered.
 
     A session that a live controller is working on is only taken from it with `take_live`. `force`
-    puts the original back over a file that somebody else has changed meanwhile.
+    puts the original back over a file that somebody else has changed meanwhile; that version is
+    kept beside it.
     """
-    if not contacts:
-        return []
 
-    def end(contact: Contact) -> Outcome:
-        return _end_on(contact, wanted, force=force, take_live=take_live)
+    contacts: Sequence[Contact]
+    inventory: Inventory
+    transport: Transport
+    progress: Progress
+    force: bool = False
+    take_live: bool = False
 
-    with ThreadPoolExecutor(min(_THREADS, len(contacts)), "sgldbg-undo") as pool:
-        return list(pool.map(end, contacts))
+    def end(self, wanted: Wanted) -> list[Outcome]:
+        """One outcome per host, in order: the worst of its sessions."""
+        found: dict[str, list[Outcome]] = {c.host.name: [] for c in self.contacts}
+        for session in _group(self.contacts, wanted).values():
+            for outcome in self._end_session(session):
+                found[outcome.host].append(outcome)
+        return [_sum_up(contact, found[contact.host.name]) for contact in self.contacts]
+
+    def _end_session(self, parts: Sequence[_Part]) -> list[Outcome]:
+        """One session on all its hosts together: its server is one."""
+        if not self.take_live and any(p.left["controller"] == "alive" for p in parts):
+            return [_busy(part) for part in parts]
+        fleet = Fleet([_member(rank, part) for rank, part in enumerate(parts)], self.progress)
+        part_of = {member.rank: part for member, part in zip(fleet.members, parts, strict=True)}
+        fleet.attempt("attach", lambda m: _attach(m, part_of[m.rank]))
+        over = [m for m in fleet.members if not m.begun]
+        if len(over) < len(parts):
+            with Heartbeat(fleet, _LEASE_S):
+                self._tail(fleet, parts).run()
+
+        def tell(member: Member) -> Outcome:
+            part = part_of[member.rank]
+            return self._recover(part) if member in over else _outcome(member, part)
+
+        with ThreadPoolExecutor(_THREADS, "sgldbg-recover") as pool:
+            return list(pool.map(tell, fleet.members))
+
+    def _tail(self, fleet: Fleet, parts: Sequence[_Part]) -> Tail:
+        return Tail(
+            fleet,
+            find_server(self.inventory, [part.name for part in parts]),
+            self.transport,
+            parts[0].left["session"],
+            "restore",
+            _GRACE_S,
+            force=self.force,
+        )
+
+    def _recover(self, part: _Part) -> Outcome:
+        """A session whose lease is over: its host ends it by itself, from its journal."""
+        assert part.contact.agent is not None
+        try:
+            value = part.contact.agent.call(
+                "recover", part.mine | {"force": self.force}, timeout_s=_RECOVER_S
+            ).value
+        except HostError as error:
+            if error.code == "missing":
+                return Outcome(part.name, "revert", True, message="it was ended meanwhile")
+            state = "patched" if part.left["files"] else "untouched"
+            return Outcome(part.name, "revert", False, state, "unknown", error.message)
+        down = part.left["server"] != "untouched"
+        server = "untouched" if not down else "restored" if value["server"] else "not back"
+        state = "reverted" if value["verified"] else "drifted"
+        said = "; ".join([*value["report"], *value["left"]])
+        if not part.left["files"] and not value["left"]:
+            state = "untouched"
+        return Outcome(part.name, "revert", not value["left"], state, server, said)
 
 
-def _end_on(contact: Contact, wanted: Wanted, *, force: bool, take_live: bool) -> Outcome:
+def find_server(inventory: Inventory, hosts: Sequence[str]) -> Server | None:
+    """The server that runs on all these hosts, if only one of the inventory does."""
+    found = [s for s in inventory.servers.values() if set(hosts) <= set(s.hosts)]
+    return found[0] if len(found) == 1 else None
+
+
+def _group(contacts: Sequence[Contact], wanted: Wanted) -> dict[str, list[_Part]]:
+    """The wanted sessions by id, each with its hosts in order.
+
+    Two hosts of an inventory that share a state directory both tell of both; each session is then
+    ended through the host that it is of.
+    """
+    names = {c.host.name for c in contacts}
+    sessions: dict[str, list[_Part]] = {}
+    seen: set[tuple[str, str]] = set()
+    for contact in contacts:
+        for left in contact.sessions:
+            key = (left["session"], left["host"])
+            other = left["host"] in names and left["host"] != contact.host.name
+            if wanted(left) and not other and key not in seen:
+                seen.add(key)
+                sessions.setdefault(left["session"], []).append(_Part(contact, left))
+    return sessions
+
+
+def _member(rank: int, part: _Part) -> Member:
+    """What the session had come to there, from what the host says of it."""
+    server = part.left["server"]
+    patched = any(f["state"] == "patched" for f in part.left["files"])
+    return Member(
+        replace(part.contact.host, name=part.left["host"]),
+        rank,
+        agent=part.contact.agent,
+        staged=bool(part.left["files"]),
+        swapped=patched,
+        described=server != "untouched",
+        stopping=server != "untouched",
+        started=server == "debug life",
+        ran=bool(part.left["ran"]),
+        state="patched" if patched else "staged" if part.left["files"] else "untouched",
+        server=server,
+        lease_s=_LEASE_S,
+    )
+
+
+def _attach(member: Member, part: _Part) -> str:
+    if part.left["expired"]:
+        return "its lease is over"
+    try:
+        value = member.channel.call("attach", part.mine, timeout_s=_ATTACH_S).value
+    except HostError as error:
+        if error.code not in ("fenced", "missing"):
+            member.begun = error.code in ("lost", "timeout")
+            raise
+        return "its lease is over"
+    member.begun, member.epoch = True, value["epoch"]
+    member.silent_since_s = time.monotonic()
+    member.channel.call("renew", {"lease_s": _LEASE_S})
+    return f"took {part.left['session']}"
+
+
+def _busy(part: _Part) -> Outcome:
+    left = part.left
+    message = (
+        f"session `{left['session']}` of {left['holder']} is at work; end it there, or take it"
+        " with --take"
+    )
+    patched = any(f["state"] == "patched" for f in left["files"])
+    state = "patched" if patched else "staged" if left["files"] else "untouched"
+    return Outcome(part.name, "revert", False, state, left["server"], message)
+
+
+def _outcome(member: Member, part: _Part) -> Outcome:
+    outcome = member.outcome("revert")
+    notes = outcome.message
+    if member.error is not None and member.error.notes:
+        notes = "; ".join([notes, *member.error.notes])
+    return replace(outcome, host=part.name, message=notes)
+
+
+def _sum_up(contact: Contact, outcomes: Sequence[Outcome]) -> Outcome:
     name = contact.host.name
     if contact.agent is None:
         message = contact.error.message if contact.error else ""
         return Outcome(name, "revert", False, "unknown", "unknown", message)
-    chosen = [s for s in contact.sessions if wanted(s)]
-    if not chosen:
+    if not outcomes:
         return Outcome(name, "revert", True, message="nothing was left")
-    worst = Outcome(name, "revert", True, "reverted", "restored")
-    for left in chosen:
-        try:
-            outcome = _end_one(contact, left, force=force, take_live=take_live)
-        except HostError as error:
-            state = "patched" if left["files"] else "unknown"
-            outcome = Outcome(name, "revert", False, state, "unknown", error.message)
-        if not outcome.ok:
-            worst = outcome
-    return worst
-
-
-def _end_one(contact: Contact, left: Mapping[str, Any], *, force: bool, take_live: bool) -> Outcome:
-    assert contact.agent is not None
-    agent, name = contact.agent, contact.host.name
-    if left["controller"] == "alive" and not take_live:
-        raise HostError(
-            f"session `{left['session']}` of {left['holder']} is at work; end it there, or take it"
-            " with --take",
-            host=name,
-            code="busy",
-        )
-    mine = {"session": left["session"], "host": left["host"]}
-    if not left["expired"]:
-        # Ours now; then its time is let run out, so that the host's own tail does the rest.
-        agent.call("attach", mine)
-    value = agent.call("recover", mine | {"force": force}, timeout_s=_TAIL_S).value
-    if value["left"]:
-        state = "reverted" if value["verified"] else "drifted"
-        server = "restored" if value["server"] else "not back"
-        return Outcome(name, "revert", False, state, server, "; ".join(value["left"]))
-    return Outcome(name, "revert", True, "reverted", "restored", str(left["session"]))
+    bad = [o for o in outcomes if not o.ok or not is_as_before([o])]
+    return (bad or list(outcomes))[0]
 
 
 def keep_sessions(contacts: Sequence[Contact], wanted: Wanted) -> list[Outcome]:
     """End the leases of the wanted sessions; the files stay patched until a later revert."""
-    outcomes = []
-    for contact in contacts:
-        name = contact.host.name
-        if contact.agent is None:
-            message = contact.error.message if contact.error else ""
-            outcomes.append(Outcome(name, "keep", False, "unknown", "unknown", message))
-            continue
-        for left in contact.sessions:
-            if not wanted(left):
-                continue
-            try:
-                contact.agent.call("attach", {"session": left["session"], "host": left["host"]})
-                contact.agent.call("keep")
-            except HostError as error:
-                outcomes.append(Outcome(name, "keep", False, "unknown", "unknown", error.message))
-            else:
-                outcomes.append(
-                    Outcome(name, "keep", True, "patched", "debug life", str(left["session"]))
-                )
-    return outcomes
+
+    def keep(part: _Part) -> Outcome:
+        assert part.contact.agent is not None
+        if part.left["controller"] == "alive":
+            return replace(_busy(part), stage="keep")
+        try:
+            part.contact.agent.call("attach", part.mine, timeout_s=_ATTACH_S)
+            part.contact.agent.call("keep")
+        except HostError as error:
+            return Outcome(part.name, "keep", False, "unknown", "unknown", error.message)
+        session = str(part.left["session"])
+        return Outcome(part.name, "keep", True, "patched", part.left["server"], session)
+
+    unreached = [
+        Outcome(
+            c.host.name, "keep", False, "unknown", "unknown", c.error.message if c.error else ""
+        )
+        for c in contacts
+        if c.agent is None
+    ]
+    parts = [part for session in _group(contacts, wanted).values() for part in session]
+    with ThreadPoolExecutor(_THREADS, "sgldbg-keep") as pool:
+        return unreached + list(pool.map(keep, parts))

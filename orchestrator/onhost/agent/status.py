@@ -52,6 +52,7 @@ def read_session(directory: str) -> Session:
         "controller": _controller(held),
         "guard": "alive" if begin.guard_is_alive(facts) else "dead",
         "server": _server_state(facts),
+        "ran": bool((facts.server or {}).get("ran")),
         "files": shown,
         "report": facts.report,
     }
