@@ -14,6 +14,8 @@ import click
 from orchestrator.cli.options import inventory_option, read_hosts, read_inventory_file
 from orchestrator.errors import HostError
 from orchestrator.model.inventory import Install, Inventory
+from orchestrator.servers.adopt import show
+from orchestrator.servers.base import Life, shown
 from orchestrator.session.contact import Contact, close_contacts, open_contacts, unreached
 from orchestrator.session.observe import with_place
 from orchestrator.transport.routes import open_transport
@@ -68,9 +70,11 @@ def _fill(row: dict[str, Any], contact: Contact, book: Inventory) -> dict[str, A
     row["unfinished"] = [s["session"] for s in contact.sessions]
     for install in _installs(contact, book):
         found = contact.agent.call("find-servers", {"package": install.package}).value
-        row["servers"] += found
+        row["servers"] += [s | {"argv": list(shown(Life(tuple(s["argv"]))))} for s in found]
         for pid in [s["pid"] for s in found] or [None]:
-            row["installs"].append(_locate(contact, install, pid))
+            found_there = _locate(contact, install, pid)
+            if found_there not in row["installs"]:
+                row["installs"].append(found_there)
     return row
 
 
@@ -107,11 +111,7 @@ def _show(row: dict[str, Any]) -> None:
                 f" in {install['package_dir']} (Python {install['version']})"
             )
     for server in row["servers"]:
-        ports = ", ".join(str(p) for p in server["ports"]) or "none"
-        click.echo(
-            f"  server pid {server['pid']} of {server['user']}, port {ports}:"
-            f" {' '.join(server['argv'][:8])}"
-        )
+        click.echo(f"  server {show(server)}")
         if not server["restorable"]:
             click.echo(f"    cannot be restored: {server['why']}")
     for session in row["unfinished"]:
