@@ -46,7 +46,9 @@ def _names_bound(node: ast.AST) -> Iterator[tuple[str, int]]:
         item = waiting.pop()
         for name in _binds(item):
             yield name, getattr(item, "lineno", 0)
-        if item is node or not isinstance(item, _LAZY):
+        if isinstance(item, ast.comprehension):
+            waiting.extend((item.iter, *item.ifs))  # its own variable stays inside it
+        elif item is node or not isinstance(item, _LAZY):
             waiting.extend(ast.iter_child_nodes(item))
 
 

@@ -26,7 +26,7 @@ _PARSERS = frozenset(
         ("jit torch.jit", "script script_method interface"),
         ("numba nb", "jit njit vectorize guvectorize stencil generated_jit"),
         ("cuda numba.cuda", "jit"),
-        ("cute cutlass cutlass.cute", "jit kernel"),
+        ("cute cutlass cutlass.cute cute.experimental flyc", "jit kernel"),
         ("tilelang", "jit"),
         ("T tir", "prim_func macro"),
         ("wp warp ti taichi helion pl", "kernel func"),

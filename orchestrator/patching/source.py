@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import accumulate
 
 import libcst as cst
 from libcst._nodes.internal import CodegenState
@@ -22,20 +23,17 @@ _NEWLINE = re.compile(r"\r\n|\r|\n")
 
 
 class Recorder(CodegenState):
-    """Generates code and notes where statements begin, and where the `wanted` nodes stand.
+    """Generates code and notes where statements begin.
 
     LibCST's own position providers need a second walk over the tree, 4 to 5 times the parse;
     this costs nothing beside the generation that is needed anyway.
     """
 
-    def __init__(self, module: cst.Module, wanted: frozenset[int] = frozenset()) -> None:
+    def __init__(self, module: cst.Module) -> None:
         super().__init__(
             default_indent=module.default_indent, default_newline=module.default_newline
         )
-        self.wanted = wanted
         self.statements: dict[int, int] = {}
-        self.begins: dict[int, int] = {}
-        self.ends: dict[int, int] = {}
 
     def record_syntactic_position(  # type: ignore[override]  # cheaper than a generator
         self,
@@ -45,8 +43,32 @@ class Recorder(CodegenState):
         end_node: cst.CSTNode | None = None,
     ) -> AbstractContextManager[None]:
         """Called where the code of `node` itself begins, its indentation being out."""
-        if isinstance(node, cst.BaseSmallStatement | cst.BaseCompoundStatement):
+        if isinstance(node, _STATEMENTS):
             self.statements[id(node)] = len(self.tokens)
+        return _NOTHING
+
+    def offsets(self) -> list[int]:
+        """The offset in the code of every token's begin, and of the end."""
+        return list(accumulate(map(len, self.tokens), initial=0))
+
+
+class Marker(Recorder):
+    """Generates code and notes where the `wanted` nodes begin and end, by their `id`."""
+
+    def __init__(self, module: cst.Module, wanted: frozenset[int]) -> None:
+        super().__init__(module)
+        self.wanted = wanted
+        self.begins: dict[int, int] = {}
+        self.ends: dict[int, int] = {}
+
+    def record_syntactic_position(  # type: ignore[override]
+        self,
+        node: cst.CSTNode,
+        *,
+        start_node: cst.CSTNode | None = None,
+        end_node: cst.CSTNode | None = None,
+    ) -> AbstractContextManager[None]:
+        """Not needed here."""
         return _NOTHING
 
     def before_codegen(self, node: cst.CSTNode) -> None:
@@ -59,23 +81,16 @@ class Recorder(CodegenState):
         if id(node) in self.wanted:
             self.ends[id(node)] = len(self.tokens)
 
-    def offsets(self) -> list[int]:
-        """The offset in the code of every token's begin, and of the end."""
-        total, offsets = 0, [0]
-        for token in self.tokens:
-            total += len(token)
-            offsets.append(total)
-        return offsets
 
-
+_STATEMENTS = (cst.BaseSmallStatement, cst.BaseCompoundStatement)
 _NOTHING: AbstractContextManager[None] = nullcontext()
 
 
-def generate(module: cst.Module, wanted: frozenset[int] = frozenset()) -> tuple[str, Recorder]:
-    """The module's code, with the recorder that noted its places."""
-    recorder = Recorder(module, wanted)
-    module._codegen(recorder)
-    return "".join(recorder.tokens), recorder
+def generate(module: cst.Module, wanted: frozenset[int]) -> tuple[str, Marker]:
+    """The module's code, with the places of the wanted nodes."""
+    marker = Marker(module, wanted)
+    module._codegen(marker)
+    return "".join(marker.tokens), marker
 
 
 @dataclass(frozen=True)
@@ -144,8 +159,9 @@ def read_source(data: bytes, file: str) -> Source:
         ) from None
     except (SyntaxError, UnicodeError, LookupError) as error:
         raise PatchError(f"`{file}` cannot be parsed: {error}", state="parse", file=file) from None
-    code, recorder = generate(module)
-    offsets = recorder.offsets()
+    recorder = Recorder(module)
+    module._codegen(recorder)
+    code, offsets = "".join(recorder.tokens), recorder.offsets()
     if code.encode(module.encoding) != data:
         raise _lossy(data, code.encode(module.encoding), file)
     starts = {node: offsets[token] for node, token in recorder.statements.items()}

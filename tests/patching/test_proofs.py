@@ -1,0 +1,93 @@
+"""The proofs refuse what an edit must not do, also where this Python cannot read the file."""
+
+from __future__ import annotations
+
+import pytest
+
+from orchestrator.errors import PatchError
+from orchestrator.model.patch import Insert
+from orchestrator.model.plan import Insertion
+from orchestrator.patching import source as source_module
+from orchestrator.patching.proofs import prove
+from orchestrator.patching.removal import remove_ours
+from orchestrator.patching.source import read_source
+from orchestrator.patching.splice import apply_insertions
+from tests.patching.making import FILE, edit_one, make_anchor
+
+SOURCE = b"import os\ndef f(x):\n    a = x\n    return a\n"
+HIT = b'_sgldbg.off("p.1") or _sgldbg.hit("p.1", locals())'
+
+
+def _prove(*insertions: Insertion, lines_stay: bool = True) -> str:
+    after = apply_insertions(SOURCE, insertions)
+    with pytest.raises(PatchError) as caught:
+        prove(read_source(SOURCE, FILE), after, insertions, probes_only=True, lines_stay=lines_stay)
+    assert caught.value.state == "proof"
+    return caught.value.message.removeprefix(f"the edit of `{FILE}` was refused: ")
+
+
+def test_another_statement_is_not_ours() -> None:
+    """Code beside the probes is found in the tree."""
+    assert _prove(Insertion(29, b"; b = 1")) == (
+        "the code without the probes is not the original code"
+    )
+
+
+def test_a_probe_that_moves_lines_unsaid() -> None:
+    """Where lines are to stay, a line more is found."""
+    assert _prove(Insertion(30, b"    " + HIT + b"\n")) == (
+        "the code without the probes is not the original code"
+    )
+
+
+def test_a_probe_with_a_lambda_changes_scopes() -> None:
+    """A scope more, or a local that becomes a cell, is found in the tables of names."""
+    hit = b'; _sgldbg.off("p.1") or _sgldbg.hit("p.1", lambda: a)'
+    assert _prove(Insertion(29, hit)) == (
+        "the edit changes what names mean: the scopes inside `f` are not the same"
+    )
+
+
+def test_a_result_that_does_not_compile() -> None:
+    """The compiler's reason and line are told."""
+    assert _prove(Insertion(29, b"; await x")) == (
+        "the result does not compile: 'await' outside async function in line 3"
+    )
+
+
+def test_insertions_that_are_not_what_was_inserted() -> None:
+    """The original must come back from the insertions alone."""
+    with pytest.raises(PatchError) as caught:
+        prove(
+            read_source(SOURCE, FILE),
+            SOURCE,
+            [Insertion(0, b"x")],
+            probes_only=True,
+            lines_stay=True,
+        )
+    assert caught.value.message.endswith(
+        "taking the insertions out does not give the original bytes"
+    )
+
+
+def test_syntax_of_another_python(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where this Python cannot read a file, structure proves what it can; the host's decides."""
+    monkeypatch.setattr(source_module, "read_python", lambda data: None)
+    edited = edit_one(SOURCE, make_anchor("after", "a = x", "f"))
+    assert edited.warnings == (
+        f"`{FILE}` is not syntax that this Python reads: names and syntax of its edits are left "
+        "to the interpreter on the host",
+    )
+    assert remove_ours(edited.data, FILE).data == SOURCE
+    with pytest.raises(PatchError) as caught:
+        edit_one(b"def f(locals):\n    a = locals\n", make_anchor("after", "a = locals", "f"))
+    assert caught.value.state == "refused"
+
+
+def test_code_that_binds_names_is_told() -> None:
+    """Inserted code may bind names; which ones is a warning."""
+    edited = edit_one(SOURCE, make_anchor("after", "a = x", "f"), Insert("b = lambda: a"))
+    assert edited.warnings[1:] == (
+        f"inserted code in `{FILE}`: `b` in `f` is local, was not there",
+        f"inserted code in `{FILE}`: the scopes inside `f` are not the same",
+    )
