@@ -135,5 +135,7 @@ def run(session: Path, home: Path) -> Result:
     )
     assert done.stdout.startswith("{"), f"exit {done.returncode}, no JSON:\n{done.stderr}"
     answer = json.loads(done.stdout)
-    lines = (project / answer["run_dir"] / "records.jsonl").read_text().splitlines()
+    # A session that fails early has none; its message then stands in the failing comparison.
+    records = project / answer["run_dir"] / "records.jsonl"
+    lines = records.read_text().splitlines() if records.exists() else []
     return Result(done.returncode, answer, done.stderr, [json.loads(line) for line in lines])
