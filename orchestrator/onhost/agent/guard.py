@@ -172,6 +172,7 @@ class _Guard:
                 self.trace(traceback.format_exc())
             time.sleep(delay_s)
             delay_s = min(delay_s * 2, _RETRY_DELAY_MAX_S)
+        self.trace("giving up after %d s: the next contact has to undo it" % _RETRY_S)
 
     def _undo(self, session: SessionState) -> bool:
         """Run the tail once; true where nothing is left that another try could better."""

@@ -86,11 +86,12 @@ def stop_original(session: SessionState, timeout_s: float, port: Optional[int]) 
 
 
 def stop_debug(
-    session: SessionState, timeout_s: float = _STOP_TIMEOUT_S, port: Optional[int] = None
+    session: SessionState, timeout_s: Optional[float] = None, port: Optional[int] = None
 ) -> Value:
     """Stop what the session started, also what it may have started without noting it."""
     with session.step("stop:debug") as done:
-        value = process.stop(session.facts.debug, session.mark, timeout_s, port)
+        wait_s = _STOP_TIMEOUT_S if timeout_s is None else timeout_s
+        value = process.stop(session.facts.debug, session.mark, wait_s, port)
         done["left"] = value["left"]
     return value
 
@@ -131,9 +132,11 @@ def restore(session: SessionState) -> Optional[Value]:
         if server is None or not server["ran"]:
             return None
         main = (facts.server or {}).get("main")
-        if facts.stopping is None and main and process.is_alive(**main):
+        if main is None:  # the description was not finished, so nothing was done to it
+            return None
+        if facts.stopping is None and process.is_alive(**main):
             return dict(main, differences=[])
-        if not facts.stopped and main is not None:
+        if not facts.stopped:
             if facts.stopping is None and find_twin(server["description"]) is not None:
                 return None  # somebody has started it again by hand
             asked = facts.stopping or {}

@@ -62,7 +62,7 @@ def take_over(session_dir: str, by: str, wait_s: float) -> SessionState:
     """Make the caller the holder of a session whose lease is over, and end whoever held it.
 
     The epoch is raised, so that a holder which wakes up late is refused; an agent is killed, since
-    a stopped process keeps its locks; a guard or another revert at work is waited for.
+    a stopped process keeps its locks; a guard at work is waited for, another revert has priority.
     """
     found = lease.read(session_dir)
     _refuse_live(found)
@@ -83,8 +83,13 @@ def take_over(session_dir: str, by: str, wait_s: float) -> SessionState:
 
 
 def _refuse_live(found: Optional[Lease]) -> None:
-    if found is None or found.by != lease.AGENT or not found.is_live():
-        return
+    if found is None or not found.is_live() or found.by == lease.GUARD:
+        return  # a guard lets go between two tries; while it works it holds the step lock
+    if found.by == lease.RECOVER:
+        if found.agent == lease.me():
+            return
+        message = "a revert is at work on this session (process %d)" % found.agent.pid
+        raise Refusal("busy", message)
     now_s = lease.now_s()
     left_s = (found.deadline_s or 0.0) - now_s
     message = "the session's lease is live for another %.0f s" % left_s
@@ -137,7 +142,8 @@ def run_tail(session: SessionState, force: bool = False, trace: Trace = lambda t
 def _stop_debug(session: SessionState) -> Value:
     if session.facts.started is None:
         return {"left": []}
-    return life.stop_debug(session)
+    asked = session.facts.stopping or {}
+    return life.stop_debug(session, asked.get("timeout_s"), asked.get("port"))
 
 
 def _describe_left(session: SessionState, reports: Any, stopped: Optional[Value]) -> List[str]:

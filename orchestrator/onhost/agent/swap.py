@@ -45,6 +45,9 @@ def swap(session: SessionState) -> List[Report]:
         _check_unchanged(one)
     for one in waiting:
         with files.refusing("cannot put in `%s`" % one.file):
+            if one.file in session.facts.pycs:  # a swap before this one failed in between
+                with session.step("revert:pyc", file=one.file):
+                    pyc.put_back(one, session.facts.pycs[one.file])
             asides = pyc.record(one, session.facts.prefix)
             with session.step("swap:pyc", file=one.file, dirs=asides):
                 pyc.set_aside(asides)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import py_compile
 import subprocess
@@ -107,6 +108,23 @@ def test_a_half_written_pyc_of_a_killed_server(place):
     stage(place, context, edits=SAME_SIZE)
     cache = place.root / "sglang/srt/__pycache__"
     session(place, context, lambda: (cache / "layers.cpython-311.pyc.1234").write_bytes(b"half"))
+    assert place.changes() == []
+
+
+def test_a_swap_that_is_tried_again(place, monkeypatch):
+    """A swap that failed between compiled files and source may be repeated, and loses neither."""
+    context = place.begin()
+    stage(place, context)
+
+    def broken(planned):
+        raise OSError(errno.EIO, "Input/output error")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("orchestrator.onhost.agent.files.put_in", broken)
+        with pytest.raises(OSError, match="Input/output error"):
+            op(context, "swap")
+    assert imported(place) == "original"  # and compiles what was set aside anew
+    session(place, context, lambda: None)
     assert place.changes() == []
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 
 import pytest
 
@@ -135,6 +136,23 @@ def test_a_change_before_the_swap(place):
     op(context, "finish")
     assert place.changes() != []
     assert (place.root / LAYERS).read_bytes() == b"X = 'upgraded'\n"
+
+
+def test_one_revert_at_a_time(place, swapped):
+    """A revert that is at work is not disturbed by another one, nor by the guard."""
+    with subprocess.Popen(["sleep", "86391"]) as other:
+        place.expire(by=lease.RECOVER, agent=lease.find_process(other.pid))
+        for by in (lease.RECOVER, lease.GUARD):
+            with pytest.raises(Refusal) as refused:
+                recover.take_over(place.directory(), by, 1.0)
+            assert (refused.value.code, refused.value.message) == (
+                "busy",
+                f"a revert is at work on this session (process {other.pid})",
+            )
+        other.kill()
+    swapped.session.close()
+    assert recover.recover(place.directory())["verified"]
+    assert place.changes() == []
 
 
 def test_recover_is_refused_while_the_lease_is_live(place, swapped):
