@@ -36,5 +36,7 @@ def run_case(folder: Path) -> Ran:
         edited = edit_file((folder / "before.py").read_bytes(), wanted)
     except OrchestratorError as error:
         return Ran(None, render(error).replace(f"{folder}/", "") + "\n", "", None)
-    warnings = "".join(f"{warning}\n" for warning in edited.warnings)
+    # Which syntax is too new depends on the Python that runs the tests; `test_proofs` covers it.
+    told = [w for w in edited.warnings if "not syntax that this Python reads" not in w]
+    warnings = "".join(f"{warning}\n" for warning in told)
     return Ran(edited.data, "", warnings, remove_ours(edited.data, "sglang/m.py").data)
