@@ -43,9 +43,10 @@ def command(
     """
     if (session_file is None) == (not everything):
         raise click.UsageError("name one session file, or --all")
+    wanted: Wanted = all_sessions
     if session_file is None:
         book = read_inventory_file(inventory)
-        hosts, wanted = tuple(book.hosts.values()), all_sessions
+        hosts = tuple(book.hosts.values())
     else:
         book, hosts, wanted = read_session_hosts(session_file, inventory)
     transport = open_transport()

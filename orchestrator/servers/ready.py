@@ -20,6 +20,8 @@ _PROGRESS_S = 1.0
 # SGLang's own health check gives up after 20 s.
 _HEALTH_TIMEOUT_S = 25.0
 _TAIL_LINES = 30
+# What probes report stands between the server's own words, which it would drown.
+_RECORD = "@sgldbg1 "
 _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-_])")
 # SGLang logs all of its arguments at the start: ServerArgs(..., api_key='...', ...).
 _SECRETS = re.compile(r"(?i)\b(\w*(?:api_?key|secret|password|access_token)=)('[^']*'|\"[^\"]*\")")
@@ -224,7 +226,8 @@ def read_tail(agent: AgentClient, path: str | None, lines: int) -> tuple[str, ..
             raise
         return ()
     text = raw.decode("utf-8", "backslashreplace")
-    return tuple(_make_safe(line) for line in text.split("\n") if line)
+    kept = [line for line in text.split("\n") if line and not line.startswith(_RECORD)]
+    return tuple(map(_make_safe, kept))
 
 
 def _make_safe(line: str) -> str:

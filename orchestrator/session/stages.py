@@ -172,10 +172,13 @@ def check_effective(plan: Plan, life: LifeOf) -> Act:
         needles = [
             {"file": f.file, "needle": s.site} for f in plan.of_host(member.name) for s in f.sites
         ]
+        wanted = life(member)
         args = {
             "python": member.install["python"],
             "needles": needles,
-            "env_set": dict(life(member).env_set),
+            "env_set": dict(wanted.env_set),
+            "env_unset": list(wanted.env_unset),
+            "cwd": wanted.cwd,
         }
         value = member.channel.call("effective", args, timeout_s=60.0).value
         for row in value["files"]:

@@ -216,12 +216,16 @@ def _outcome(member: Member, part: _Part) -> Outcome:
 def _sum_up(contact: Contact, outcomes: Sequence[Outcome]) -> Outcome:
     name = contact.host.name
     if contact.agent is None:
-        message = contact.error.message if contact.error else ""
-        return Outcome(name, "revert", False, "unknown", "unknown", message)
+        return _unreached(contact, "revert")
     if not outcomes:
         return Outcome(name, "revert", True, message="nothing was left")
     bad = [o for o in outcomes if not o.ok or not is_as_before([o])]
     return (bad or list(outcomes))[0]
+
+
+def _unreached(contact: Contact, stage: str) -> Outcome:
+    message = contact.error.message if contact.error else ""
+    return Outcome(contact.host.name, stage, False, "unknown", "unknown", message)
 
 
 def keep_sessions(contacts: Sequence[Contact], wanted: Wanted) -> list[Outcome]:
@@ -239,13 +243,7 @@ def keep_sessions(contacts: Sequence[Contact], wanted: Wanted) -> list[Outcome]:
         session = str(part.left["session"])
         return Outcome(part.name, "keep", True, "patched", part.left["server"], session)
 
-    unreached = [
-        Outcome(
-            c.host.name, "keep", False, "unknown", "unknown", c.error.message if c.error else ""
-        )
-        for c in contacts
-        if c.agent is None
-    ]
+    unreached = [_unreached(c, "keep") for c in contacts if c.agent is None]
     parts = [part for session in _group(contacts, wanted).values() for part in session]
     with ThreadPoolExecutor(_THREADS, "sgldbg-keep") as pool:
         return unreached + list(pool.map(keep, parts))
