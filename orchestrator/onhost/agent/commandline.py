@@ -98,3 +98,14 @@ def find_executable(word: str, environ: Mapping[str, str], cwd: str) -> Optional
         if os.path.isfile(path) and os.access(path, os.X_OK):
             return path
     return None
+
+
+def find_value(argv: Sequence[str], flag: str) -> Optional[str]:
+    """The value of `--flag value` or `--flag=value`; the last one counts, as in argparse."""
+    found = None
+    for index, word in enumerate(argv):
+        if word.startswith(flag + "="):
+            found = word[len(flag) + 1 :]
+        elif word == flag and index + 1 < len(argv):
+            found = argv[index + 1]
+    return found

@@ -6,6 +6,7 @@ from typing import Any, Callable, Dict, List, Mapping, Tuple
 
 from .describe import describe
 from .refusal import Refusal
+from .systemd import OWN_VARIABLES
 
 Shown = Callable[[Any], str]
 
@@ -61,10 +62,16 @@ def _compare_environ(before: Any, now: Any) -> List[str]:
         return []
     if now is None:
         return ["environ: unknown"]
+    before, now = drop_own(before), drop_own(now)
     texts = {name: "is missing" for name in before if name not in now}
     texts.update({name: "is new" for name in now if name not in before})
     texts.update({n: "has another value" for n in before if n in now and before[n] != now[n]})
     return ["environ: %s %s" % (name, texts[name]) for name in sorted(texts)]
+
+
+def drop_own(environ: Mapping[str, str]) -> Dict[str, str]:
+    """An environment without what systemd gives each life of a unit anew."""
+    return {name: value for name, value in environ.items() if name not in OWN_VARIABLES}
 
 
 def _compare_limits(before: Mapping[str, Any], now: Mapping[str, Any]) -> List[str]:

@@ -6,7 +6,7 @@ import os
 import re
 import resource
 import stat as stat_module
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, List, Mapping, Optional, Sequence
 
 from . import commandline, mempolicy, procfs, supervisor
 from .refusal import Refusal
@@ -27,6 +27,7 @@ _PUBLIC = (
     "stderr",
     "cgroup",
     "supervisor",
+    "wrapper",
     "restorable",
     "needs_output",
     "why",
@@ -64,6 +65,9 @@ def describe(pid: int, start_time: Optional[int] = None) -> Description:
         "stderr": describe_output(pid, 2),
         "cgroups": supervisor.read_cgroups(pid),
         "supervisor": supervisor.find_supervisor(pid, processes),
+        "wrapper": supervisor.find_wrapper(pid, processes),
+        # Workers whose main process dies before it is stopped are known by this alone.
+        "tree": [[s.pid, s.start_time] for s in procfs.find_tree(pid, processes) if s.alive],
     }
     description.update(_read_identity(pid))
     description.update(_read_scheduling(pid))
@@ -96,6 +100,27 @@ def with_output(description: Description, path: str) -> Description:
     return judge(changed)
 
 
+def with_way(description: Description, way: Mapping[str, Any]) -> Description:
+    """The same description of a server that is started and stopped by somebody else."""
+    return judge(dict(description, way=dict(way)))
+
+
+def with_command(
+    description: Description, argv: Sequence[str], environ: Mapping[str, str], cwd: Optional[str]
+) -> Description:
+    """The same description where a title has overwritten what the process was started with.
+
+    Its surroundings and its output are still known; command line, environment and directory are
+    what the inventory says. An intact one is returned as it is.
+    """
+    if description.get("intact", True):
+        return description
+    changed = dict(description, argv=list(argv), environ=dict(environ), intact=True)
+    changed["cwd"] = cwd or description.get("cwd") or "/"
+    changed["python"] = commandline.find_executable(argv[0], environ, changed["cwd"])
+    return judge(changed)
+
+
 def _make_output(path: str) -> Description:
     try:
         fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NONBLOCK, 0o644)
@@ -111,7 +136,13 @@ def _make_output(path: str) -> Description:
 
 
 def judge(description: Description) -> Description:
-    """Says whether the process can be started again as it was, and if not, why not."""
+    """Says whether the process can be started again as it was, and if not, why not.
+
+    One that somebody else runs is started by them, so that nothing here stands in its way.
+    """
+    if description.get("way"):
+        description.update(needs_output=False, why="", restorable=True)
+        return description
     why = _why_not(description)
     lost = [_lost_output(name, description.get(name, {})) for name in ("stdout", "stderr")]
     description["needs_output"] = not why and any(lost)

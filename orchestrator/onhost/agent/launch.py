@@ -15,6 +15,32 @@ SESSION_VARIABLE = "SGLDBG_SESSION"
 _PR_SET_CHILD_SUBREAPER = 36
 
 
+class Change(NamedTuple):
+    """How a start differs from the description: the debug life, or nothing at all.
+
+    `stdout` and `stderr` are paths that are appended to; `None` means where the description says.
+    `session` is put into the environment, so that `stop` finds what it leaves.
+    """
+
+    stdout: Optional[str] = None
+    stderr: Optional[str] = None
+    argv: Optional[Sequence[str]] = None
+    env_set: Mapping[str, str] = {}
+    env_unset: Sequence[str] = ()
+    cwd: Optional[str] = None
+    session: Optional[str] = None
+
+    def make_environ(self, environ: Mapping[str, str]) -> Dict[str, str]:
+        """That environment with the changes."""
+        changed = dict(environ)
+        changed.update(self.env_set)
+        for name in self.env_unset:
+            changed.pop(name, None)
+        if self.session is not None:
+            changed[SESSION_VARIABLE] = self.session
+        return changed
+
+
 class Launch(NamedTuple):
     """What to execute and where its output goes; `description` says in which surroundings."""
 
@@ -26,26 +52,15 @@ class Launch(NamedTuple):
     outputs: Dict[int, int]
 
 
-def start(
-    description: Mapping[str, Any],
-    stdout: Optional[str],
-    stderr: Optional[str],
-    argv: Optional[Sequence[str]] = None,
-    env_set: Optional[Mapping[str, str]] = None,
-    env_unset: Optional[Sequence[str]] = None,
-    cwd: Optional[str] = None,
-    session: Optional[str] = None,
-) -> Dict[str, int]:
+def start(description: Mapping[str, Any], change: Change) -> Dict[str, int]:
     """Start the described process, or a variant of it, in a process session of its own.
 
-    `stdout` and `stderr` are paths that are appended to; `None` means where the description says.
-    `session` is put into its environment, so that `stop` finds what it leaves. What the
-    description does not name is as the agent has it. Returns `pid` and `start_time`; raises
-    `Refusal` (`start-failed`) with the reason where the program did not come to run.
+    What the description does not name is as the agent has it. Returns `pid` and `start_time`;
+    raises `Refusal` (`start-failed`) with the reason where the program did not come to run.
     """
-    launch = _make_launch(description, argv, env_set, env_unset, cwd, session)
+    launch = _make_launch(description, change)
     try:
-        for fd, path in ((1, stdout), (2, stderr)):
+        for fd, path in ((1, change.stdout), (2, change.stderr)):
             opened = _open_given(path) if path else _open_same(description, fd)
             if opened is not None:
                 launch.outputs[fd] = opened
@@ -53,6 +68,27 @@ def start(
     finally:
         for opened in launch.outputs.values():
             os.close(opened)
+
+
+def find_outputs(description: Mapping[str, Any], change: Change) -> Dict[str, Any]:
+    """The files that such a start would write to, and their sizes now: `stdout_from` and so on."""
+    found: Dict[str, Any] = {}
+    for name, path in (("stdout", change.stdout), ("stderr", change.stderr)):
+        output = description.get(name) or {}
+        if path is None and output.get("kind") == "file":
+            path = output["path"]
+        if path is not None:
+            found[name] = path
+            found[name + "_from"] = read_size(path)
+    return found
+
+
+def read_size(path: str) -> int:
+    """The size of a file; 0 where there is none."""
+    try:
+        return os.stat(procfs.to_bytes(path)).st_size
+    except OSError:
+        return 0
 
 
 def adopt_orphans() -> None:
@@ -74,23 +110,11 @@ def read_exit(pid: int) -> Optional[str]:
     return "signal %d (%s)" % (info.si_status, names.get(info.si_status, "real-time"))
 
 
-def _make_launch(
-    description: Mapping[str, Any],
-    argv: Optional[Sequence[str]],
-    env_set: Optional[Mapping[str, str]],
-    env_unset: Optional[Sequence[str]],
-    cwd: Optional[str],
-    session: Optional[str],
-) -> Launch:
+def _make_launch(description: Mapping[str, Any], change: Change) -> Launch:
     described = description.get("environ")
-    environ = dict(os.environ if described is None else described)
-    environ.update(env_set or {})
-    for name in env_unset or ():
-        environ.pop(name, None)
-    if session is not None:
-        environ[SESSION_VARIABLE] = session
-    folder = cwd or description.get("cwd") or "/"
-    words = list(argv if argv is not None else description.get("argv") or [])
+    environ = change.make_environ(os.environ if described is None else described)
+    folder = change.cwd or description.get("cwd") or "/"
+    words = list(change.argv if change.argv is not None else description.get("argv") or [])
     if not words:
         raise Refusal("start-failed", "the server was not started: there is no command line")
     known = description.get("argv") or [None]

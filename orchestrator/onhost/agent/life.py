@@ -30,12 +30,19 @@ def read_server(session: SessionState) -> Optional[Value]:
         return None
 
 
-def describe_running(
-    session: SessionState, pid: int, start_time: int, output: Optional[str]
-) -> Value:
+def describe_running(session: SessionState, args: Mapping[str, Any]) -> Value:
     """Journal how the running server is to be started again; refuses one that cannot be."""
+    pid, output, way = args["pid"], args.get("output"), args.get("way")
     with session.step("describe") as done:
-        description = process.describe(pid, start_time)
+        description = process.describe(pid, args["start_time"])
+        if way is not None:
+            log = os.path.join(
+                session.state_dir, "started", "%s-%s.log" % (session.name, session.host)
+            )
+            description = process.with_way(description, dict(way, log=log))
+        elif args.get("argv"):
+            environ = dict(os.environ, **(args.get("env") or {}))
+            description = process.with_command(description, args["argv"], environ, args.get("cwd"))
         if output and description["needs_output"]:
             description = process.with_output(description, os.path.abspath(output))
         if not description["restorable"]:
@@ -80,7 +87,7 @@ def stop_original(session: SessionState, timeout_s: float, port: Optional[int]) 
     if server is None:
         raise Refusal("not-described", "the server was not described, so it is not stopped")
     with session.step("stop:original", timeout_s=timeout_s, port=port) as done:
-        value = process.stop(server["main"], None, timeout_s, port)
+        value = process.stop(server["main"], None, timeout_s, port, _read_description(session))
         done["left"] = value["left"]
     return value
 
@@ -91,9 +98,15 @@ def stop_debug(
     """Stop what the session started, also what it may have started without noting it."""
     with session.step("stop:debug") as done:
         wait_s = _STOP_TIMEOUT_S if timeout_s is None else timeout_s
-        value = process.stop(session.facts.debug, session.mark, wait_s, port)
+        known = _read_description(session)
+        value = process.stop(session.facts.debug, session.mark, wait_s, port, known)
         done["left"] = value["left"]
     return value
+
+
+def _read_description(session: SessionState) -> Optional[Value]:
+    server = read_server(session)
+    return None if server is None else server["description"]
 
 
 def start_debug(session: SessionState, args: Value) -> Value:
@@ -114,7 +127,8 @@ def start_debug(session: SessionState, args: Value) -> Value:
             session=session.mark,
         )
         done.update(started)
-    return dict(started, stdout=stdout, stderr=stderr)
+    # What a supervisor started may have its output elsewhere.
+    return dict({"stdout": stdout, "stderr": stderr}, **started)
 
 
 def restore(session: SessionState) -> Optional[Value]:
@@ -158,14 +172,13 @@ def _start_original(session: SessionState, description: Value) -> Value:
 def _find_restored(session: SessionState, description: Value) -> Optional[Value]:
     """The original where it runs again already.
 
-    It may run without a journal line: whoever started it died before the line was written, or the
-    host came up again and started it.
+    It may run without a journal line: whoever started it died before the line was written, the
+    host came up again and started it, or something watches it that nobody knew of.
     """
     facts = session.facts
     begun = (facts.begun or {}).get("boot_id")
-    if facts.restoring is None and begun == lease.read_boot_id():
-        return None
-    limit_s = time.monotonic() + _EXEC_WAIT_S
+    unsure = facts.restoring is not None or begun != lease.read_boot_id()
+    limit_s = time.monotonic() + (_EXEC_WAIT_S if unsure else 0.0)
     while True:
         found = find_twin(description)
         if found is not None or time.monotonic() > limit_s:
@@ -189,7 +202,9 @@ def _is_twin(pid: int, description: Mapping[str, Any]) -> bool:
     if not argv or argv != list(description["argv"]):
         return False
     same_cwd = procfs.read_link("/proc/%d/cwd" % pid) == description.get("cwd")
-    return same_cwd and procfs.read_environ(pid) == description.get("environ")
+    if not same_cwd or description.get("way"):  # its supervisor may hand it another environment
+        return same_cwd
+    return procfs.read_environ(pid) == description.get("environ")
 
 
 def forget_server(session: SessionState) -> None:

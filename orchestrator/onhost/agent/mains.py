@@ -15,7 +15,7 @@ def find_mains(package: str) -> List[Dict[str, Any]]:
     Workers, wrappers that wait for a server, and forked copies of a main process are left out.
     """
     processes = procfs.read_all()
-    mains = {pid for pid, stat in processes.items() if stat.alive and _is_main(pid, package)}
+    mains = {pid for pid, stat in processes.items() if stat.alive and is_main(pid, package)}
     found = []
     for pid in sorted(mains, key=lambda number: (processes[number].start_time, number)):
         if any(stat.pid in mains for stat in procfs.find_ancestors(pid, processes)):
@@ -27,7 +27,8 @@ def find_mains(package: str) -> List[Dict[str, Any]]:
     return found
 
 
-def _is_main(pid: int, package: str) -> bool:
+def is_main(pid: int, package: str) -> bool:
+    """Whether this process is the main process of a server of `package`, as its argv tells."""
     data = procfs.read_cmdline(pid)
     # 0.5.2 writes a title over the arguments of its main process; it is found all the same, so
     # that the user learns why it cannot be adopted.

@@ -9,14 +9,16 @@ import tempfile
 import time
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Tuple
 
-from . import http, procfs, tail
+from . import http, procfs, systemd, tail
 from .describe import describe, public
 from .launch import read_exit
 from .locate import check_code, locate
 from .mains import find_mains
 from .observe import observe
+from .pristine import check_package
 from .process import is_alive, name_owner
 from .status import sessions
+from .survey import survey
 
 if TYPE_CHECKING:
     from .state import Context
@@ -51,6 +53,18 @@ def _hello(context: Context, args: Args, raw: bytes) -> Result:
 
 def _find_servers(context: Context, args: Args, raw: bytes) -> Result:
     return find_mains(args["package"]), b""
+
+
+def _survey(context: Context, args: Args, raw: bytes) -> Result:
+    return survey(args["package"]), b""
+
+
+def _unit(context: Context, args: Args, raw: bytes) -> Result:
+    return systemd.look(args["unit"]), b""
+
+
+def _pristine(context: Context, args: Args, raw: bytes) -> Result:
+    return check_package(args["root"], args["package"], args.get("dist_info")), b""
 
 
 def _describe(context: Context, args: Args, raw: bytes) -> Result:
@@ -113,7 +127,9 @@ def _find_owner(inodes: Any) -> Optional[str]:
 
 
 def _tail(context: Context, args: Args, raw: bytes) -> Result:
-    return None, tail.read_tail(args["path"], args["lines"])
+    if args.get("unit"):
+        return None, systemd.read_journal(args["unit"], args["lines"])
+    return None, tail.read_tail(args["path"], args["lines"], args.get("start") or 0)
 
 
 def _follow(context: Context, args: Args, raw: bytes) -> Result:
@@ -145,9 +161,12 @@ def _status(context: Context, args: Args, raw: bytes) -> Result:
 OPS: Dict[str, Op] = {
     "hello": _hello,
     "find-servers": _find_servers,
+    "survey": _survey,
+    "unit": _unit,
     "describe": _describe,
     "locate": _locate,
     "observe": _observe,
+    "pristine": _pristine,
     "check-code": _check_code,
     "http": _http,
     "life": _life,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any, Callable, Dict, Tuple
 
 from . import begin, effective, files, guard, lease, life, probedir, recover, staging, swap
@@ -101,9 +102,7 @@ def op_describe_server(context: Context, args: Args, raw: bytes) -> Answer:
         if args.get("pid") is None:
             life.describe_absent(session, args["argv"], args.get("env") or {}, args.get("cwd"))
             return None, b""
-        described = life.describe_running(
-            session, args["pid"], args["start_time"], args.get("output")
-        )
+        described = life.describe_running(session, args)
         begun = session.facts.begun or {}
         probedir.give(begun["probe_dir"], (session.facts.server or {}).get("uid"))
     return described, b""
@@ -136,9 +135,11 @@ def op_effective(context: Context, args: Args, raw: bytes) -> Answer:
     session = _held(context)
     server = life.read_server(session)
     described = server["description"] if server is not None else {}
-    found = effective.find_needles(
-        args["python"], args["needles"], described.get("environ"), described.get("cwd")
-    )
+    environ = dict(described.get("environ") or os.environ, **(args.get("env_set") or {}))
+    for name in args.get("env_unset") or ():
+        environ.pop(name, None)
+    cwd = args.get("cwd") or described.get("cwd")
+    found = effective.find_needles(args["python"], args["needles"], environ, cwd)
     return {"files": found}, b""
 
 

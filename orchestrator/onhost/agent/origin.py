@@ -53,7 +53,7 @@ def compare_with_checkout(path: str, data: bytes) -> Tuple[Optional[bool], str]:
         return None, "not part of the checkout's HEAD"
     wanted = listed.split(b"\t")[0].split()[2].decode()
     head = (_git(top, "rev-parse", "--short", "HEAD") or b"?").decode().strip()
-    if _blob_id(data, len(wanted)) == wanted:
+    if name_blob(data, len(wanted)) == wanted:
         return True, "equals HEAD %s" % head
     old = _git(top, "cat-file", "blob", wanted)
     if old is None:
@@ -61,11 +61,34 @@ def compare_with_checkout(path: str, data: bytes) -> Tuple[Optional[bool], str]:
     return False, "has local changes against HEAD %s: %s" % (head, _count_changes(old, data))
 
 
-def _blob_id(data: bytes, length: int) -> str:
+def name_blob(data: bytes, length: int) -> str:
     """The name that git gives these bytes, in a repository of SHA-1 or of SHA-256."""
     digest = hashlib.sha1() if length == 40 else hashlib.sha256()
     digest.update(b"blob %d\0" % len(data) + data)
     return digest.hexdigest()
+
+
+def list_checkout(root: str, folder: str) -> Tuple[Dict[str, str], Optional[str]]:
+    """The Python files of `folder` in its checkout's HEAD: path below `root` to the blob's name.
+
+    The second value is `HEAD 1a2b3c4`, or `None` where no checkout or no git tells.
+    """
+    real = os.path.realpath(folder)
+    top = _find_checkout(real)
+    listed = None
+    if top is not None:
+        listed = _git(top, "ls-tree", "-r", "-z", "HEAD", "--", os.path.relpath(real, top))
+    if top is None or not listed:
+        return {}, None
+    found: Dict[str, str] = {}
+    for line in listed.split(b"\0"):
+        head, _, name = line.partition(b"\t")
+        if name.endswith(b".py") and head.split()[1] == b"blob":
+            inside = os.path.relpath(os.path.join(top, procfs.to_text(name)), real)
+            path = os.path.relpath(os.path.join(folder, inside), root)
+            found[path] = head.split()[2].decode()
+    commit = (_git(top, "rev-parse", "--short", "HEAD") or b"?").decode().strip()
+    return found, "HEAD %s" % commit
 
 
 def _count_changes(old: bytes, new: bytes) -> str:

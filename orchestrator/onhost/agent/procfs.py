@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pwd
 import re
+import time
 from typing import Dict, Iterable, List, NamedTuple, Optional, Set
 
 from . import commandline
@@ -82,6 +83,11 @@ def read_stat(pid: int) -> Optional[Stat]:
         threads=int(fields[17]),
         start_time=int(fields[19]),
     )
+
+
+def read_clock() -> int:
+    """Now, in the unit of start times: clock ticks since the boot."""
+    return int(time.clock_gettime(time.CLOCK_BOOTTIME) * os.sysconf("SC_CLK_TCK"))
 
 
 def list_pids() -> List[int]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
-from typing import Dict, List, Optional
+from typing import Dict, List, Optional, Sequence
 
-from . import procfs
+from . import commandline, procfs
 
 _RUNTIMES = re.compile(r"[/-](docker|libpod|cri-containerd|crio|lxc|nerdctl|kubepods)\b")
 _CONTAINER_ID = re.compile(r"[0-9a-f]{64}")
@@ -15,6 +16,11 @@ _SESSION_HOSTS = re.compile(
     r"(sshd?(@.*)?|crond?|atd|user@\d+|.*getty.*|gdm|lightdm|sddm|dropbear|tmux.*|screen.*)\.service$"
 )
 _PROGRAMS = ("supervisord", "runsv", "s6-supervise", "circusd", "slurmstepd")
+_SHELLS = ("sh", "bash", "dash", "zsh", "ksh", "ash")
+# They hold sessions of people; what runs below them is nobody's child.
+_HOLDERS = ("systemd", "init", "sshd", "tmux: server", "tmux: client", "screen", "login", "su")
+_SCRIPT_LIMIT = 64 << 10
+_LOOP = re.compile(r"\b(?:while|until)\b.*?\bdo\b(.*?)\bdone\b", re.DOTALL)
 
 
 def read_cgroups(pid: int) -> List[str]:
@@ -64,10 +70,78 @@ def find_supervisor(pid: int, processes: Dict[int, procfs.Stat]) -> Optional[str
     for stat in ancestors:
         if stat.comm in _PROGRAMS:
             return "%s (pid %d)" % (stat.comm, stat.pid)
+        if stat.comm in _SHELLS and _starts_again(stat.pid, pid):
+            return "a loop of %s" % name_process(stat.pid)
+    if pid != 1 and processes[pid].sid == 1 and any(stat.pid == 1 for stat in ancestors):
+        return "%s, the main process of its container, which ends with it," % name_process(1)
     unit = find_unit(cgroups)
     if unit and _runs_it(unit, [pid] + [stat.pid for stat in ancestors]):
         return "systemd unit %s" % unit
     return None
+
+
+def find_wrapper(pid: int, processes: Dict[int, procfs.Stat]) -> Optional[str]:
+    """A program that waits for this process and ends with it, in words; it is not started again.
+
+    Shells in which somebody types, terminals and whoever took in an orphan do not count.
+    """
+    parent = processes.get(processes[pid].ppid) if pid in processes else None
+    if parent is None or parent.pid in (1, os.getpid()) or parent.comm in _HOLDERS:
+        return None
+    argv = procfs.parse_strings(procfs.read_cmdline(parent.pid))
+    if not argv or any("sgldbg" in word for word in argv):
+        return None
+    if parent.comm in _SHELLS and _read_script(parent.pid) is None:
+        return None
+    return name_process(parent.pid)
+
+
+def name_process(pid: int) -> str:
+    """A process in words that hold none of its secrets: `bash run.sh (pid 12)`."""
+    argv = procfs.parse_strings(procfs.read_cmdline(pid).rstrip(b"\0"))
+    name = commandline.name_program(argv) if argv else "?"
+    script = _find_script(argv)
+    if script and os.path.basename(argv[0]).lstrip("-") in _SHELLS:
+        name = "%s %s" % (name, "-c" if script == "-c" else script)
+    return "%s (pid %d)" % (name, pid)
+
+
+def _find_script(argv: Sequence[str]) -> Optional[str]:
+    """The script of a shell's command line, `-c` for a text; `None` where somebody types."""
+    for word in argv[1:]:
+        if word == "-c" or (word[:1] == "-" and word[1:2] != "-" and word.endswith("c")):
+            return "-c"
+        if not word.startswith(("-", "+")):
+            return word
+    return None
+
+
+def _read_script(pid: int) -> Optional[str]:
+    """What a shell runs, as far as it can be read; `None` where somebody types in it."""
+    argv = procfs.parse_strings(procfs.read_cmdline(pid))
+    script = _find_script(argv)
+    if script is None:
+        return None
+    if script == "-c":
+        return next((word for word in argv[1:] if not word.startswith("-")), "")
+    path = os.path.join(procfs.read_link("/proc/%d/cwd" % pid) or "/", script)
+    if not os.path.isfile(path):
+        return ""
+    try:
+        with open(path, "rb") as file:
+            return file.read(_SCRIPT_LIMIT).decode("utf-8", "replace")
+    except OSError:
+        return ""
+
+
+def _starts_again(shell: int, pid: int) -> bool:
+    """Whether a shell's script has a loop around the server's own command."""
+    text = _read_script(shell)
+    program = commandline.parse_program(procfs.parse_strings(procfs.read_cmdline(pid)))
+    if not text or program is None:
+        return False
+    names = [program.name, os.path.basename(program.name) + " serve", '"$@"', "$@", "$*"]
+    return any(name in body for body in _LOOP.findall(text) for name in names)
 
 
 def read_own() -> List[str]:

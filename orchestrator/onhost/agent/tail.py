@@ -14,12 +14,13 @@ POLL_S = 0.05
 _TAIL_LIMIT = 64 << 10
 
 
-def read_tail(path: str, lines: int) -> bytes:
-    """The last lines of a file, at most 64 KiB of them; raises `Refusal` (`missing`)."""
+def read_tail(path: str, lines: int, start: int = 0) -> bytes:
+    """The last lines of a file from `start` on, at most 64 KiB; raises `Refusal` (`missing`)."""
     try:
         with open(path, "rb") as file:
             size = file.seek(0, os.SEEK_END)
-            file.seek(max(0, size - _TAIL_LIMIT))
+            # A file that is shorter was cut meanwhile: all of it is new.
+            file.seek(max(start if start <= size else 0, size - _TAIL_LIMIT))
             data = file.read(_TAIL_LIMIT)
     except OSError as error:
         raise Refusal("missing", "cannot read `%s`: %s" % (path, error.strerror)) from None
