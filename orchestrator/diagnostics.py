@@ -139,14 +139,16 @@ def _render_hosts(errors: Sequence[HostError]) -> list[str]:
     lines: list[str] = []
     for group in groups.values():
         hosts = [error.host for error in group]
-        lines += [_labelled("error", group[0].message), *_host_place(hosts, group[0].span)]
+        spans = [error.span for error in group if error.span]
+        lines += [_labelled("error", group[0].message), *_host_place(hosts, spans)]
         lines += [*_details(group[0]), ""]
     return lines
 
 
-def _host_place(hosts: Sequence[str], span: Span | None) -> list[str]:
-    """The host or hosts, and the line of the inventory that speaks of what is wrong there."""
-    where = f" ({span.path}:{span.line})" if span else ""
+def _host_place(hosts: Sequence[str], spans: Sequence[Span]) -> list[str]:
+    """The host or hosts, and the lines of the inventory that speak of what is wrong there."""
+    lines = dict.fromkeys(f"{span.path}:{span.line}" for span in spans)
+    where = f" ({', '.join(lines)})" if lines else ""
     return [f" --> host{'s' if len(hosts) > 1 else ''} {fold_hosts(hosts)}{where}"]
 
 
@@ -185,7 +187,7 @@ def _render_problems(errors: FileErrors) -> list[str]:
 
 def _place(error: OrchestratorError) -> list[str]:
     if isinstance(error, HostError):
-        return _host_place([error.host], error.span)
+        return _host_place([error.host], [error.span] if error.span else [])
     lines = _source_lines(error.span) if error.span else []
     if isinstance(error, PatchError) and (error.file or error.hosts):
         hosts = f"on {fold_hosts(error.hosts)}" if error.hosts else ""

@@ -28,6 +28,8 @@ from sgldbg_agent.__main__ import main
 sys.exit(main(sys.argv[1:]))
 """
 _NOISE_BYTES = 4096
+# How transports tell that the far side ended as it should: nothing that explains a failure.
+_ENDED_WELL = "(the process ended with status 0)"
 # An answer is a word and a short text; what is longer is not an answer.
 _ANSWER_BYTES = 8192
 _ANSWERS = frozenset(("have", "need", "no-python", "failed", "ready"))
@@ -74,6 +76,8 @@ def open_agent(
         return _open(transport, host, timeout_s, zipapp)
     except HostError as error:
         error.span = error.span or host.span
+        if error.code == "unreachable" and not error.hints:
+            error.hints = ("is the host up? if so, correct its `address` or `port`",)
         raise
 
 
@@ -160,7 +164,7 @@ class _Handshake:
             host=self._host.name,
             code="no-python",
             hints=("name an interpreter for this host in the inventory, `python: /path/python3`",),
-            tail=self._channel.diagnostics(),
+            tail=[line for line in self._channel.diagnostics() if line != _ENDED_WELL],
         )
 
     def _say(self, data: bytes) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ from orchestrator.errors import HostError
 from orchestrator.model.inventory import Install, Inventory
 from orchestrator.servers.adopt import show
 from orchestrator.servers.base import Life, shown
-from orchestrator.session.contact import Contact, close_contacts, open_contacts, unreached
+from orchestrator.session.contact import Contact, close_contacts, join_errors, open_contacts
 from orchestrator.session.observe import with_place
 from orchestrator.transport.routes import open_transport
 
@@ -35,12 +34,14 @@ def command(hosts: tuple[str, ...], inventory: Path | None, as_json: bool) -> No
     finally:
         close_contacts(contacts)
     if as_json:
-        click.echo(json.dumps([row for _, row in looked], indent=2, ensure_ascii=False))
+        click.echo(json.dumps([row for row, _ in looked], indent=2, ensure_ascii=False))
     else:
-        for contact, row in looked:
-            if contact.error is None:
+        for row, _ in looked:
+            if "error" not in row:
                 _show(row)
-    error = unreached([contact for contact, _ in looked], "untouched")
+    error = join_errors(
+        [e for _, errors in looked for e in errors], "not all is right on", "untouched"
+    )
     if error is not None:
         raise error
 
@@ -51,20 +52,22 @@ def _installs(contact: Contact, book: Inventory) -> Sequence[Install]:
     return [book.installs[n] for n in sorted(names)]
 
 
-def _look(contact: Contact, book: Inventory) -> tuple[Contact, dict[str, Any]]:
-    """What a host holds; one that is lost meanwhile is a contact that failed."""
+def _look(contact: Contact, book: Inventory) -> tuple[dict[str, Any], list[HostError]]:
+    """What a host holds, and what is wrong there."""
     row: dict[str, Any] = {"host": contact.host.name, "servers": [], "installs": []}
-    if contact.agent is not None:
+    failure = contact.error
+    if failure is None:
         try:
-            return contact, _fill(row, contact, book)
-        except HostError as error:
-            contact = replace(contact, error=error)
-    assert contact.error is not None
-    return contact, row | {"error": contact.error.message, "code": contact.error.code}
+            return row, _fill(row, contact, book)
+        except HostError as error:  # it was lost meanwhile
+            failure = error
+    return row | {"error": failure.message, "code": failure.code}, [failure]
 
 
-def _fill(row: dict[str, Any], contact: Contact, book: Inventory) -> dict[str, Any]:
+def _fill(row: dict[str, Any], contact: Contact, book: Inventory) -> list[HostError]:
+    """Fill in what is there; returns an error for every install that is not."""
     assert contact.agent is not None
+    errors: dict[str, HostError] = {}
     hello = contact.agent.hello
     row["as"] = f"{hello['user']}@{hello['hostname']}"
     row["unfinished"] = [s["session"] for s in contact.sessions]
@@ -72,10 +75,16 @@ def _fill(row: dict[str, Any], contact: Contact, book: Inventory) -> dict[str, A
         found = contact.agent.call("find-servers", {"package": install.package}).value
         row["servers"] += [s | {"argv": list(shown(Life(tuple(s["argv"]))))} for s in found]
         for pid in [s["pid"] for s in found] or [None]:
-            found_there = _locate(contact, install, pid)
-            if found_there not in row["installs"]:
-                row["installs"].append(found_there)
-    return row
+            try:
+                at = {"name": install.name, **_locate(contact, install, pid)}
+            except HostError as error:
+                if error.code == "lost":
+                    raise
+                errors[error.message] = with_place(error, install)
+                at = {"name": install.name, "error": error.message}
+            if at not in row["installs"]:
+                row["installs"].append(at)
+    return list(errors.values())
 
 
 def _locate(contact: Contact, install: Install, pid: int | None) -> dict[str, Any]:
@@ -87,14 +96,8 @@ def _locate(contact: Contact, install: Install, pid: int | None) -> dict[str, An
         "env": {},
         "cwd": None,
     }
-    try:
-        value = dict(contact.agent.call("locate", args, timeout_s=60.0).value)
-    except HostError as error:
-        if error.code == "lost":
-            raise
-        error = with_place(error, install)
-        return {"name": install.name, "error": error.message, "hints": list(error.hints)}
-    return {"name": install.name, "package": install.package, **value}
+    value: dict[str, Any] = contact.agent.call("locate", args, timeout_s=60.0).value
+    return {"package": install.package, **value}
 
 
 def _show(row: dict[str, Any]) -> None:
@@ -102,8 +105,6 @@ def _show(row: dict[str, Any]) -> None:
     for install in row["installs"]:
         if "error" in install:
             click.echo(f"  install {install['name']}: {install['error']}")
-            for hint in install["hints"]:
-                click.echo(f"    hint: {hint}")
         else:
             click.echo(
                 f"  install {install['name']}: {install['package']}"

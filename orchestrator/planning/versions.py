@@ -43,6 +43,7 @@ def check_versions(patch: Patch, views: Sequence[HostView]) -> tuple[str, ...]:
             state="out of range",
             span=patch.spans.get("versions") or patch.span,
             notes=[f"found {version} on {', '.join(hosts)}" for version, hosts in outside.items()],
+            hints=("if its code is the same there, widen `versions`",),
             hosts=[host for hosts in outside.values() for host in hosts],
         )
     return tuple(

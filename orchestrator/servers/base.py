@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any
@@ -14,14 +15,27 @@ from orchestrator.model.inventory import (
     Install,
     LaunchAdopt,
     LaunchCommand,
+    LaunchPair,
     LaunchSystemd,
     Server,
 )
-from orchestrator.servers.adopt import choose, find_port, require_restorable, show
+from orchestrator.servers.adopt import choose, find_port, is_title, require_restorable, show
 from orchestrator.servers.life import Life, debug_life, for_host, join, shown
 from orchestrator.servers.ready import require_free_port
+from orchestrator.servers.supervised import Supervised, find_pair, find_unit
 
-__all__ = ["Found", "Life", "debug_life", "find", "find_port", "for_host", "join", "shown"]
+__all__ = [
+    "Found",
+    "Life",
+    "debug_life",
+    "find",
+    "find_port",
+    "for_host",
+    "join",
+    "make_description_args",
+    "shown",
+    "start_patience_s",
+]
 
 # They replace themselves by the rest of their command line.
 _EXEC_WRAPPERS = frozenset(
@@ -34,12 +48,14 @@ class Found:
     """A server's main process on one host.
 
     `description` is its public description, or `None` where it does not run; `original` is the
-    life that a session starts from and that is given back.
+    life that a session starts from and that is given back. `way` says how somebody else runs it,
+    in the words of the agent's `describe-server`.
     """
 
     host: str
     description: Mapping[str, Any] | None
     original: Life
+    way: Mapping[str, Any] | None = None
 
 
 def find(
@@ -48,27 +64,77 @@ def find(
     """Find the server on the host that has this node rank; nothing is changed there.
 
     Raises `HostError`: `server-not-found`, `server-ambiguous`, `not-restorable`, `port-taken`
-    (it does not run, and somebody else listens where it would), `not-supported`.
+    (it does not run, and somebody else listens where it would), `no-systemd`, `no-unit`.
     """
-    launch = server.launch
-    if not isinstance(launch, LaunchAdopt | LaunchCommand):
-        kind = "systemd" if isinstance(launch, LaunchSystemd) else "stop"
-        raise HostError(
-            f"server `{server.name}`: `launch: {{{kind}: ...}}` is not supported yet",
-            host=host.name,
-            code="not-supported",
-            hints=["use `launch: adopt` or `launch: {command: [...]}`"],
-        )
+    match server.launch:
+        case LaunchSystemd():
+            return _supervised(host, find_unit(agent, server, install, host))
+        case LaunchPair():
+            with _naming_owner(agent, server, rank):
+                pair = find_pair(agent, server, install, host, rank, nodes)
+            return _supervised(host, pair)
+        case LaunchAdopt():
+            candidates = agent.call("find-servers", {"package": install.package}).value
+            with _naming_owner(agent, server, rank):
+                chosen = choose(candidates, host.name, server, install, rank, nodes)
+            require_restorable(chosen, host.name, server)
+            return Found(host.name, chosen, _life_of(chosen))
+        case LaunchCommand() as launch:
+            return _find_command(agent, server, launch, install, host, rank, nodes)
+
+
+def make_description_args(found: Found, server: Server) -> dict[str, Any]:
+    """What the agent's `describe-server` takes for this server."""
+    running, original = found.description, found.original
+    inventory = {
+        "argv": list(original.argv),
+        "env": dict(original.env_set),
+        "cwd": original.cwd,
+    }
+    if running is None:
+        return {"pid": None, **inventory}
+    args = {"pid": running["pid"], "start_time": running["start_time"], "way": found.way}
+    if is_title(running) and found.way is None:
+        args.update(inventory)
+    return {**args, "output": _find_output(server)}
+
+
+def start_patience_s(server: Server) -> float:
+    """How long a start of this server may take until there is a process at all.
+
+    A supervisor may queue it, or pull an image first; a command line of ours starts at once.
+    """
+    if isinstance(server.launch, LaunchSystemd | LaunchPair):
+        return server.ready.timeout_s
+    return 0.0
+
+
+def _find_output(server: Server) -> str | None:
+    return server.launch.output if isinstance(server.launch, LaunchAdopt) else None
+
+
+def _supervised(host: Host, found: Supervised) -> Found:
+    return Found(host.name, found.description, found.original, found.way)
+
+
+def _find_command(
+    agent: AgentClient,
+    server: Server,
+    launch: LaunchCommand,
+    install: Install,
+    host: Host,
+    rank: int,
+    nodes: int,
+) -> Found:
     candidates = agent.call("find-servers", {"package": install.package}).value
-    if isinstance(launch, LaunchAdopt):
-        chosen = choose(candidates, host.name, server, install, rank, nodes)
-        require_restorable(chosen, host.name, server)
-        return Found(host.name, chosen, _life_of(chosen))
     life = for_host(launch, host, rank, nodes)
     running = [c for c in candidates if _is_run_by(life.argv, tuple(c["argv"]))]
+    if not running and rank == 0:
+        # 0.5.2 writes a title over its command line: its port tells, and the inventory knows it.
+        running = [c for c in candidates if is_title(c) and find_port(server) in c["ports"]]
     if not running:
         if rank == 0:
-            require_free_port(agent, find_port(server))
+            _require_free_port(agent, server, candidates)
         return Found(host.name, None, life)
     if len(running) > 1:
         raise HostError(
@@ -78,8 +144,46 @@ def find(
             notes=[f"seen: {show(c)}" for c in running],
             hints=["stop all but one of them"],
         )
+    if is_title(running[0]):
+        return Found(host.name, running[0], life)
     require_restorable(running[0], host.name, server)
     return Found(host.name, running[0], _life_of(running[0]))
+
+
+def _require_free_port(
+    agent: AgentClient, server: Server, candidates: Sequence[Mapping[str, Any]]
+) -> None:
+    """Most often it is the server meant that has the port, started by another command line."""
+    port = find_port(server)
+    try:
+        require_free_port(agent, port)
+    except HostError as error:
+        owners = [c for c in candidates if port in c["ports"]]
+        error.notes = (*error.notes, *(f"seen: {show(c)}" for c in owners))
+        if owners:
+            error.hints = (
+                f"if that is server `{server.name}`, give the inventory the command line that it"
+                " runs by, or write `launch: adopt`",
+                *error.hints,
+            )
+        raise
+
+
+@contextmanager
+def _naming_owner(agent: AgentClient, server: Server, rank: int) -> Iterator[None]:
+    """Say who listens on the server's port where that is no main process of a server."""
+    try:
+        yield
+    except HostError as error:
+        if error.code == "server-not-found" and rank == 0:
+            port = find_port(server)
+            state = agent.call("life", {"pid": None, "start_time": None, "port": port}).value
+            if state["owner"]:
+                error.notes = (*error.notes, f"port {port} is held by {state['owner']}")
+            if "router" in (state["owner"] or ""):
+                hint = "a router's port is not a server's: give `url` the port of the worker itself"
+                error.hints = (hint, *error.hints)
+        raise
 
 
 def _life_of(description: Mapping[str, Any]) -> Life:

@@ -52,19 +52,20 @@ def open_contacts(transport: Transport, hosts: Sequence[Host]) -> list[Contact]:
         return list(pool.map(reach, hosts))
 
 
+def join_errors(errors: Sequence[HostError], what: str, state: str) -> OrchestratorError | None:
+    """One error of all of these, `what` with their hosts, which are in this state; or `None`."""
+    if not errors:
+        return None
+    hosts = list(dict.fromkeys(e.host for e in errors))
+    found = errors[0] if len(errors) == 1 else FleetError(f"{what} {fold_hosts(hosts)}", errors)
+    found.outcomes = tuple(Outcome(h, "contact", False, state, state) for h in hosts)
+    return found
+
+
 def unreached(contacts: Sequence[Contact], state: str) -> OrchestratorError | None:
     """The error of all hosts that did not answer, which are then in this state; or `None`."""
     errors = [c.error for c in contacts if c.error is not None]
-    if not errors:
-        return None
-    hosts = [e.host for e in errors]
-    found = (
-        errors[0]
-        if len(errors) == 1
-        else FleetError(f"no contact with {fold_hosts(hosts)}", errors)
-    )
-    found.outcomes = tuple(Outcome(h, "contact", False, state, state) for h in hosts)
-    return found
+    return join_errors(errors, "no contact with", state)
 
 
 def close_contacts(contacts: Sequence[Contact]) -> None:

@@ -85,6 +85,11 @@ def _remaining(outcome: Outcome) -> str:
         )
     elif "unknown" in (outcome.state, outcome.server):
         todo = "`sgldbg status` when it answers again, then `sgldbg revert --all`"
+    elif outcome.state in ("untouched", "reverted"):
+        todo = (
+            "its server was started as it ran before: its own log says why it is not ready;"
+            " `sgldbg status` shows whether `sgldbg revert --all` has anything left to do"
+        )
     else:
         todo = "`sgldbg revert --all`"
     return f"{outcome.host}: {todo}"

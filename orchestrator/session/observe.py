@@ -11,12 +11,14 @@ from orchestrator.model.inventory import Install, LaunchCommand, Server
 from orchestrator.model.patch import Patch
 from orchestrator.model.plan import Plan
 from orchestrator.planning.plan import HostView
-from orchestrator.servers.base import find
+from orchestrator.servers.base import Found, find
 from orchestrator.session.ending import show_time
 from orchestrator.session.member import Member
 from orchestrator.transport.base import Transport
 
 _CONNECT_S = 20.0
+# What the inventory's entry of the server may be wrong about.
+_ABOUT_SERVER = ("server-not-found", "server-ambiguous", "not-restorable", "port-taken")
 # Recovery of a leftover runs the whole tail there: stop, revert, start.
 _RECOVER_S = 300.0
 _STATUS_S = 30.0
@@ -40,7 +42,7 @@ def look(
 
     def act(member: Member) -> str:
         nodes = len(server.hosts)
-        member.found = find(member.channel, server, install, member.host, member.rank, nodes)
+        member.found = _find(member, server, install, nodes)
         member.install = locate(member, server, install)
         _refuse_leftovers(member)
         member.probe_dir = f"{member.channel.hello['tmp_dir']}/sgldbg-{session_id}-{member.name}"
@@ -48,6 +50,15 @@ def look(
         return _summary(member)
 
     return act
+
+
+def _find(member: Member, server: Server, install: Install, nodes: int) -> Found:
+    try:
+        return find(member.channel, server, install, member.host, member.rank, nodes)
+    except HostError as error:
+        if error.code in _ABOUT_SERVER:
+            error.span = server.span
+        raise
 
 
 def locate(member: Member, server: Server, install: Install) -> Mapping[str, Any]:
@@ -62,8 +73,8 @@ def locate(member: Member, server: Server, install: Install) -> Mapping[str, Any
         "cwd": None,
     }
     if running is None and isinstance(server.launch, LaunchCommand):
-        args["env"] = dict(server.launch.env)
-        args["cwd"] = server.launch.cwd
+        args["env"] = dict(member.found.original.env_set)
+        args["cwd"] = member.found.original.cwd
         args["python"] = install.python or member.found.original.argv[0]
     value: Mapping[str, Any]
     try:

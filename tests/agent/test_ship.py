@@ -217,8 +217,6 @@ def test_python_of_the_inventory_is_missing() -> None:
         "no-python\n"
         "error: no Python of 3.8 or newer was found (none of: /opt/no such/python3)\n"
         " --> host here\n"
-        "the last lines from the host:\n"
-        "  | (the process ended with status 0)\n"
         "hint: name an interpreter for this host in the inventory, `python: /path/python3`"
     )
 

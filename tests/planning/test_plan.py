@@ -176,7 +176,8 @@ def test_a_release_outside_the_range_is_refused() -> None:
         "error: patch `p` is for sglang >=0.4.5,<0.6\n"
         " --> p.yaml:3:11\n"
         " ::: on b, c\n"
-        "note: found 0.4.1 on b, c"
+        "note: found 0.4.1 on b, c\n"
+        "hint: if its code is the same there, widen `versions`"
     )
 
 

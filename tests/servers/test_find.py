@@ -174,7 +174,11 @@ def test_a_command_that_does_not_run(agent, bench: Bench, port):
     assert (code, message, hints) == (
         "port-taken",
         f"port {port} is taken by process {child.pid} ({title}) of {USER}",
-        ("stop that process, or give the server another port",),
+        (
+            "if that is server `kimi`, give the inventory the command line that it runs by, or"
+            " write `launch: adopt`",
+            "stop that process, or give the server another port",
+        ),
     )
 
 
