@@ -34,9 +34,10 @@ def find(file):
     for count in range(1, len(parts)):
         if spec is None or spec.submodule_search_locations is None:
             return None
-        name = ".".join(parts[: count + 1])
-        folders = spec.submodule_search_locations
-        spec = importlib.machinery.PathFinder.find_spec(name, list(folders))
+        # By its last name only: the path of a namespace package (sglang/srt is one) asks for its
+        # parent in sys.modules as soon as it is read, and nothing here is imported.
+        folders = list(spec.submodule_search_locations)
+        spec = importlib.machinery.PathFinder.find_spec(parts[count], folders)
     return spec
 
 def judge(file, needle):
