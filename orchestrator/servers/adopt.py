@@ -13,6 +13,7 @@ from orchestrator.servers.life import Life, find_value, join, shown
 # What `sglang.launch_server` listens on when it is not told.
 DEFAULT_PORT = 30000
 _SHOWN_CHARACTERS = 200
+_PAIR = "{{stop: [{0}, stop, NAME], start: [{0}, start, NAME]}}"
 
 Public = Mapping[str, Any]
 
@@ -71,20 +72,45 @@ def require_restorable(found: Public, host: str, server: Server) -> None:
     output = server.launch.output if isinstance(server.launch, LaunchAdopt) else None
     if found["restorable"] or (found["needs_output"] and output):
         return
-    hints = ["to have it started for the session, write `launch: {command: [...]}`"]
-    if found["needs_output"]:
-        hints = ["start it with its output in a file"]
-        if isinstance(server.launch, LaunchAdopt):
-            hints.append(
-                "or name a file for the restored server: `launch: {adopt: {output: FILE}}`"
-            )
     raise HostError(
         f"server `{server.name}` could not be started again as it is: {found['why']}",
         host=host,
         code="not-restorable",
         notes=[f"seen: {show(found)}"],
-        hints=hints,
+        hints=_suggest(found, isinstance(server.launch, LaunchAdopt)),
     )
+
+
+def _suggest(found: Public, adopting: bool) -> list[str]:
+    """What to write into the inventory instead, from what stands in the way."""
+    if found["needs_output"]:
+        hints = ["start it with its output in a file"]
+        if adopting:
+            hints.append(
+                "or name a file for the restored server: `launch: {adopt: {output: FILE}}`"
+            )
+        return hints
+    owner = found["supervisor"] or ""
+    unit = owner.removeprefix("systemd unit ")
+    if unit != owner:
+        return [f"have systemd stop and start it: `launch: {{systemd: {unit}}}`"]
+    if owner.startswith("supervisord"):
+        return ["have it stopped and started: `launch: " + _PAIR.format("supervisorctl") + "`"]
+    if owner.startswith("container "):
+        return [
+            "reach it from inside, with the container's name: `enter: [docker, exec, -i, NAME]` of"
+            " the host; where it is the container's main process, have the container stopped and"
+            " started: `launch: " + _PAIR.format("docker") + "`",
+        ]
+    if owner or found["pid"] == 1:
+        return ["name the commands that stop and start it: `launch: {stop: [...], start: [...]}`"]
+    return ["to have it started for the session, write `launch: {command: [...]}`"]
+
+
+def is_title(found: Public) -> bool:
+    """Whether a main process has overwritten its own command line."""
+    argv = found["argv"]
+    return len(argv) == 1 and "::" in argv[0]
 
 
 def show(found: Public) -> str:

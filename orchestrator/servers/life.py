@@ -11,6 +11,8 @@ from orchestrator.model.inventory import Host, LaunchCommand
 from orchestrator.model.session import Restart
 
 MASK = "[secret]"
+# The word of a `start` command that a session's arguments stand for.
+ARGS = "{args}"
 # Each health poll runs the model otherwise, and its records would drown those of the session.
 HEALTH_VARIABLE = "SGLANG_ENABLE_HEALTH_ENDPOINT_GENERATION"
 _DEBUG_ENV = {HEALTH_VARIABLE: "0"}
@@ -28,14 +30,16 @@ _USER_IN_URL = re.compile(r"(?<=://)[^/@\s]+@")
 class Life:
     """One start of a server: `env_set` and `env_unset` change the environment it runs in.
 
-    That environment is the running server's own, or where it did not run, the agent's. `notes`
-    say what a session's changes replaced or did not find.
+    That environment is the running server's own, or where it did not run, the agent's. `slot` is
+    the place in `argv` for a session's arguments, where that is not its end. `notes` say what a
+    session's changes replaced or did not find.
     """
 
     argv: tuple[str, ...]
     env_set: Mapping[str, str] = field(default_factory=dict)
     env_unset: tuple[str, ...] = ()
     cwd: str | None = None
+    slot: int | None = None
     notes: tuple[str, ...] = field(default=(), compare=False)
 
 
@@ -44,21 +48,24 @@ def for_host(launch: LaunchCommand, host: Host, rank: int, nodes: int) -> Life:
 
     Only the four placeholders are replaced: arguments may hold JSON with braces of its own.
     """
+    names, values = tuple(launch.env), tuple(launch.env.values())
+    return Life(
+        argv=fill_words(launch.command, host, rank, nodes),
+        env_set=dict(zip(names, fill_words(values, host, rank, nodes), strict=True)),
+        cwd=None if launch.cwd is None else fill_words((launch.cwd,), host, rank, nodes)[0],
+    )
+
+
+def fill_words(words: Sequence[str], host: Host, rank: int, nodes: int) -> tuple[str, ...]:
+    """Words of the inventory with their placeholders replaced."""
     values = {
         "{rank}": str(rank),
         "{nodes}": str(nodes),
         "{host}": host.name,
         "{address}": host.address or host.name,
     }
-
-    def fill(text: str) -> str:
-        return re.sub("|".join(map(re.escape, values)), lambda m: values[m.group()], text)
-
-    return Life(
-        argv=tuple(fill(word) for word in launch.command),
-        env_set={name: fill(value) for name, value in launch.env.items()},
-        cwd=None if launch.cwd is None else fill(launch.cwd),
-    )
+    pattern = "|".join(map(re.escape, values))
+    return tuple(re.sub(pattern, lambda m: values[m.group()], word) for word in words)
 
 
 def debug_life(original: Life, restart: Restart) -> Life:
@@ -78,7 +85,8 @@ def debug_life(original: Life, restart: Restart) -> Life:
         if removed and removed != group:
             was, now = (join(_mask_words(words)) for words in (removed, group))
             notes.append(f"`{was}` is replaced by `{now}`")
-    argv += restart.add_args
+    slot = len(argv) if original.slot is None else min(original.slot, len(argv))
+    argv[slot:slot] = restart.add_args
     env = {**_DEBUG_ENV, **restart.env}
     env_set = {**original.env_set, **{n: v for n, v in env.items() if v is not None}}
     unset = [name for name, value in env.items() if value is None]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -12,19 +11,16 @@ from orchestrator.agent.client import AgentClient
 from orchestrator.errors import HostError
 from orchestrator.model.inventory import Server
 from orchestrator.servers.adopt import find_port
-from orchestrator.servers.life import MASK
+from orchestrator.servers.output import NewLines, read_last_words, with_outputs
 from orchestrator.servers.progress import find_progress
 
 POLL_S = 0.2
 _PROGRESS_S = 1.0
 # SGLang's own health check gives up after 20 s.
 _HEALTH_TIMEOUT_S = 25.0
-_TAIL_LINES = 30
-# What probes report stands between the server's own words, which it would drown.
-_RECORD = "@sgldbg1 "
-_ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-_])")
-# SGLang logs all of its arguments at the start: ServerArgs(..., api_key='...', ...).
-_SECRETS = re.compile(r"(?i)\b(\w*(?:api_?key|secret|password|access_token)=)('[^']*'|\"[^\"]*\")")
+_REAL = "/health_generate"
+# Who starts a server like this wants the first forward to be one of their own.
+_NO_WARMUP = "--skip-server-warmup"
 
 Progress = Callable[[str], None]
 
@@ -58,10 +54,12 @@ def wait_ready(
 
     Its output files are those of `life`, else the ones that the process has open.
 
-    Rank 0 is ready when `ready.path` answers 200 and the port is owned by this very process tree:
-    an old server that still answers is none of ours. Other ranks are ready when their own health
-    server answers 200, or where they have none, once `first_ready` says that rank 0 is.
-    `on_progress` gets a short text whenever the log shows a new stage.
+    Rank 0 is ready when `ready.path` answers 200 and the port is owned by this very process tree
+    (an old server that still answers is none of ours), and then one real request went through the
+    model: `/health` of a server whose workers are dead may answer 200. Other ranks are ready when
+    they are alive once `first_ready` says that rank 0 is: their own health server says 200 of
+    itself, whatever becomes of their workers. `on_progress` gets a short text whenever the log
+    shows a new stage.
 
     Raises `HostError`: `died` at once when the process ends, `port-taken`, `not-ready` after
     `ready.timeout_s`, `cancelled`; the first and the third carry the last lines of its output.
@@ -93,14 +91,13 @@ class _Watch:
     ) -> None:
         self.agent = agent
         self.server = server
-        self.life = life if "stderr" in life else {**life, **_find_outputs(agent, life)}
+        self.life = with_outputs(agent, life)
         self.on_progress = on_progress
         self.answer = "nobody listens on its port yet"
         self._began = time.monotonic()
         self._shown = ""
         self._looked = 0.0
-        # The log of a server that is given back begins with its former life.
-        self._old: tuple[str, ...] | None = () if "stderr" in life else None
+        self._log = NewLines(agent, self.life, whole="stderr" in life)
 
     def ask_first(self) -> str:
         """How the first rank shows that it is ready, or an empty text."""
@@ -114,16 +111,24 @@ class _Watch:
         if not state["owns_port"]:
             return ""
         base = self.server.url.rstrip("/")
-        return self._ask(base + self.server.ready.path)
+        how = self._ask(base + self.server.ready.path)
+        if not how or self.server.ready.path == _REAL or not self._may_generate():
+            return how
+        # SGLang has the model generate one token there, whatever its environment says of /health.
+        real = self._ask(base + _REAL)
+        if not real and self.answer.endswith(" 404"):
+            return how
+        return f"{how}, {_REAL} as well" if real else ""
+
+    def _may_generate(self) -> bool:
+        """Whether the user lets a request of somebody else's be the first that the model sees."""
+        asked = {"pid": self.life["pid"], "start_time": self.life["start_time"]}
+        return _NO_WARMUP not in self.agent.call("describe", asked).value["argv"]
 
     def ask_other(self, first_ready: Callable[[], bool]) -> str:
         """How another rank shows that it is ready, or an empty text."""
-        ports = self._read_life(None)["ports"]
-        # Workers listen on many ports, the main process only on the one of its health server.
-        for port in ports:
-            how = self._ask(f"http://127.0.0.1:{port}{self.server.ready.path}")
-            if how:
-                return how
+        self._read_life(None)
+        self.answer = "it runs, but rank 0 is not ready"
         return "it runs, and rank 0 is ready" if first_ready() else ""
 
     def look_for_progress(self) -> None:
@@ -132,10 +137,7 @@ class _Watch:
         if now - self._looked < _PROGRESS_S:
             return
         self._looked = now
-        lines = read_tail(self.agent, self.life.get("stderr"), _TAIL_LINES)
-        if self._old is None:
-            self._old = lines
-        text = find_progress(drop_old(self._old, lines))
+        text = find_progress(self._log.read())
         if text and text != self._shown:
             self._shown = text
             self.on_progress(text)
@@ -170,27 +172,6 @@ class _Watch:
         return self.answer if reply.value["status"] == 200 else ""
 
 
-def _find_outputs(agent: AgentClient, life: Mapping[str, Any]) -> dict[str, str]:
-    """The files that a process writes to, by asking the process; none where it is gone."""
-    asked = {"pid": life["pid"], "start_time": life["start_time"]}
-    try:
-        described = agent.call("describe", asked).value
-    except HostError as error:
-        if error.code != "gone":
-            raise
-        return {}
-    outputs = {name: described[name] for name in ("stdout", "stderr")}
-    return {name: found["path"] for name, found in outputs.items() if found["kind"] == "file"}
-
-
-def drop_old(old: tuple[str, ...], lines: tuple[str, ...]) -> tuple[str, ...]:
-    """What was written since `old` were the last lines of the same file."""
-    for end in range(len(lines), 0, -1) if old else ():
-        if lines[max(0, end - len(old)) : end] == old[-end:]:
-            return lines[end:]
-    return lines
-
-
 def died(
     agent: AgentClient,
     server: Server,
@@ -207,34 +188,6 @@ def died(
         code="died",
         tail=read_last_words(agent, life),
     )
-
-
-def read_last_words(agent: AgentClient, life: Mapping[str, Any]) -> tuple[str, ...]:
-    """The last lines of stderr; of stdout where nothing stands there."""
-    lines = read_tail(agent, life.get("stderr"), _TAIL_LINES)
-    return lines or read_tail(agent, life.get("stdout"), _TAIL_LINES)
-
-
-def read_tail(agent: AgentClient, path: str | None, lines: int) -> tuple[str, ...]:
-    """The last lines of a file on the host, as text that is safe to show; none if unreadable."""
-    if path is None:
-        return ()
-    try:
-        raw = agent.call("tail", {"path": path, "lines": lines}).raw
-    except HostError as error:
-        if error.code in ("lost", "timeout"):
-            raise
-        return ()
-    text = raw.decode("utf-8", "backslashreplace")
-    kept = [line for line in text.split("\n") if line and not line.startswith(_RECORD)]
-    return tuple(map(_make_safe, kept))
-
-
-def _make_safe(line: str) -> str:
-    # Of a progress bar that overwrites its line only the last state is worth showing.
-    plain = _ESCAPES.sub("", line.rstrip("\r").rpartition("\r")[2])
-    plain = _SECRETS.sub(rf"\1'{MASK}'", plain)
-    return "".join(c if c.isprintable() or c == "\t" else f"\\x{ord(c):02x}" for c in plain)
 
 
 def _port_taken(host: str, port: int, state: Mapping[str, Any]) -> HostError:

@@ -30,13 +30,16 @@ for flag, default in (("--port", 0), ("--node-rank", 0), ("--nnodes", 1)):
     parser.add_argument(flag, type=int, default=default)
 parser.add_argument("--mode", default="")
 parser.add_argument("--health", default="200")
+parser.add_argument("--real", default="404")  # what /health_generate answers
+parser.add_argument("--skip-server-warmup", action="store_true")
 parser.add_argument("--api-key")
 args = parser.parse_args()
 print("server_args=ServerArgs(api_key='hush-hush')", file=sys.stderr)
 
 class Handler(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
-        text = open(args.health).read() if os.path.exists(args.health) else args.health
+        said = args.real if self.path == "/health_generate" else args.health
+        text = open(said).read() if os.path.exists(said) else said
         self.answer(int(text), b"{}")
     def do_POST(self):
         asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))

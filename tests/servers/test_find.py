@@ -7,7 +7,7 @@ import os
 import pytest
 
 from orchestrator.errors import HostError
-from orchestrator.model.inventory import LaunchAdopt, LaunchCommand, LaunchPair, LaunchSystemd
+from orchestrator.model.inventory import LaunchAdopt, LaunchCommand
 from orchestrator.onhost.agent import procfs
 from orchestrator.servers.base import Life, find
 
@@ -192,17 +192,4 @@ def test_a_command_that_runs_twice(agent, bench: Bench, port):
         "the command of server `kimi` runs 2 times",
         tuple(seen(bench, child.pid, None, *args) for child in children),
         ("stop all but one of them",),
-    )
-
-
-@pytest.mark.parametrize(
-    ("launch", "word"), [(LaunchSystemd("kimi"), "systemd"), (LaunchPair(("a",), ("b",)), "stop")]
-)
-def test_kinds_to_come(agent, bench: Bench, launch, word):
-    """Known, not yet built, and said so."""
-    assert refused(agent, bench.server(1, launch), bench.install, bench.host, 0, 1) == (
-        "not-supported",
-        f"server `kimi`: `launch: {{{word}: ...}}` is not supported yet",
-        (),
-        ("use `launch: adopt` or `launch: {command: [...]}`",),
     )

@@ -9,8 +9,9 @@ import pytest
 from orchestrator.errors import HostError
 from orchestrator.model.inventory import Host
 from orchestrator.onhost.agent import procfs
+from orchestrator.servers.output import drop_old, read_tail
 from orchestrator.servers.progress import find_progress
-from orchestrator.servers.ready import drop_old, read_tail, require_free_port, wait_ready
+from orchestrator.servers.ready import require_free_port, wait_ready
 
 from .conftest import Bench
 
@@ -92,7 +93,9 @@ def test_a_server_that_never_gets_ready(agent, bench: Bench, port):
         ("server_args=ServerArgs(api_key='[secret]')",),
     )
     silent = bench.run("--mode", "silent")
-    error = failed(agent, bench.server(1, timeout_s=0), bench.life(silent), 0)
+    child.kill()
+    child.wait(30)
+    error = failed(agent, bench.server(port, timeout_s=0), bench.life(silent), 0)
     assert error.message == (
         "server `kimi` was not ready after 0 s: nobody listens on its port yet"
     )
@@ -109,16 +112,37 @@ def test_giving_up(agent, bench: Bench, port):
 
 
 def test_another_rank(agent, bench: Bench, port):
-    """Its own health server says that it is ready; without one, rank 0 does."""
+    """Its own health server says 200 of nobody: it is ready when it runs and rank 0 is ready."""
     child = bench.run("--port", "0", "--node-rank", "1")
-    report = wait_ready(agent, bench.server(port), bench.life(child), 1)
-    assert report.how.endswith("/health answered 200")
-    silent = bench.run("--mode", "silent", "--node-rank", "1")
     turns = iter([False, False, True])
     report = wait_ready(
-        agent, bench.server(port), bench.life(silent), 1, first_ready=lambda: next(turns)
+        agent, bench.server(port), bench.life(child), 1, first_ready=lambda: next(turns)
     )
     assert report.how == "it runs, and rank 0 is ready"
+    error = failed(agent, bench.server(port, timeout_s=0), bench.life(child), 1)
+    assert error.message == (
+        "server `kimi` was not ready after 0 s: it runs, but rank 0 is not ready"
+    )
+
+
+def test_a_healthy_server_that_is_dead(agent, bench: Bench, port):
+    """200 of /health is not enough where the model answers nothing any more."""
+    real = bench.folder / "real"
+    real.write_text("503")
+    child = bench.run("--port", str(port), "--real", str(real))
+    error = failed(agent, bench.server(port, timeout_s=0.5), bench.life(child), 0)
+    answer = f"http://127.0.0.1:{port}/health_generate answered 503"
+    assert error.message.endswith(answer)
+    real.write_text("200")
+    report = wait_ready(agent, bench.server(port), bench.life(child), 0)
+    assert report.how == (f"http://127.0.0.1:{port}/health answered 200, /health_generate as well")
+
+
+def test_no_request_before_the_user_s(agent, bench: Bench, port):
+    """Who skips the warm-up wants the first forward for themselves."""
+    child = bench.run("--port", str(port), "--real", "503", "--skip-server-warmup")
+    report = wait_ready(agent, bench.server(port), bench.life(child), 0)
+    assert report.how == f"http://127.0.0.1:{port}/health answered 200"
 
 
 def test_another_rank_that_dies(agent, bench: Bench, port):
