@@ -34,7 +34,6 @@ __all__ = [
     "join",
     "make_description_args",
     "shown",
-    "start_patience_s",
 ]
 
 # They replace themselves by the rest of their command line.
@@ -56,6 +55,14 @@ class Found:
     description: Mapping[str, Any] | None
     original: Life
     way: Mapping[str, Any] | None = None
+
+    @property
+    def start_patience_s(self) -> float:
+        """How long a start of this server may take until there is a process at all.
+
+        A supervisor may queue it, or pull an image first; a command of ours starts at once.
+        """
+        return float(self.way["start_timeout_s"]) if self.way is not None else 0.0
 
 
 def find(
@@ -97,16 +104,6 @@ def make_description_args(found: Found, server: Server) -> dict[str, Any]:
     if is_title(running) and found.way is None:
         args.update(inventory)
     return {**args, "output": _find_output(server)}
-
-
-def start_patience_s(server: Server) -> float:
-    """How long a start of this server may take until there is a process at all.
-
-    A supervisor may queue it, or pull an image first; a command line of ours starts at once.
-    """
-    if isinstance(server.launch, LaunchSystemd | LaunchPair):
-        return server.ready.timeout_s
-    return 0.0
 
 
 def _find_output(server: Server) -> str | None:

@@ -44,20 +44,30 @@ class HostCollector:
         self._seen: list[Record] = []
         self._owed = dict.fromkeys(_STREAMS, 0)
         self._ended: dict[int, Mapping[str, Any]] = {}
+        self._begins = dict.fromkeys(_STREAMS, 0)
         self.sinks = {
             number: LogSink(run_dir.log_path(member.name, name))
             for number, name in _STREAMS.items()
         }
 
     def follow(self) -> None:
-        """Have the agent send both logs from their first byte."""
-        assert self.member.life is not None
+        """Have the agent send both logs from their first byte.
+
+        A server that somebody else starts may go on in a file that it had before, or in one for
+        both: that one counts as stderr.
+        """
+        life = self.member.life
+        assert life is not None
+        if life["stdout"] == life["stderr"]:
+            self.sinks.pop(1).close()
         self.member.channel.on_event(self._take)
-        for number, name in _STREAMS.items():
+        for number in self.sinks:
+            name = _STREAMS[number]
+            self._begins[number] = int(life.get(f"{name}_from", 0))
             args = {
                 "stream": number,
-                "path": self.member.life[name],
-                "offset": 0,
+                "path": life[name],
+                "offset": self._begins[number],
                 "credit": _CREDIT_BYTES,
             }
             self.member.channel.call("follow", args)
@@ -67,9 +77,11 @@ class HostCollector:
         number = header.get("stream")
         if number not in self.sinks:
             return
+        begin = self._begins[number]
+        header = {**header, "offset": header["offset"] - begin}
         with self._lock:
             if header["event"] == "end":
-                self._ended[number] = header
+                self._ended[number] = {**header, "start": header["start"] - begin}
                 return
             self.sinks[number].write(header["offset"], raw)
             self._owed[number] += len(raw)

@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from orchestrator.errors import HostError
-from orchestrator.model.inventory import LaunchAdopt, Server
+from orchestrator.model.inventory import Server
 from orchestrator.model.plan import Plan
 from orchestrator.planning.table import probe_table
-from orchestrator.servers.base import Life, find_port
+from orchestrator.servers.base import Life, find_port, make_description_args
 from orchestrator.session.fleet import Act
 from orchestrator.session.member import Member
 
@@ -59,6 +59,14 @@ def begin(session_id: str, holder: str, lease_s: float, grace_s: float) -> Act:
     return act
 
 
+_STAGE_HINTS = {
+    "changed": ("somebody changed it after the plan was made: run this again to plan anew",),
+    "no-space": ("make room on the file system of the install",),
+    "read-only": ("the install must be writable: sgldbg swaps files in place",),
+    "not-permitted": ("log in as a user who may write to the install: `user` of the host",),
+}
+
+
 def stage(plan: Plan, package: str) -> Act:
     """Lock the install and lay every file beside its target; nothing is visible yet."""
 
@@ -80,7 +88,11 @@ def stage(plan: Plan, package: str) -> Act:
             ],
         }
         raw = b"".join(f.after for f in files)
-        value = member.channel.call("stage", args, raw, timeout_s=SLACK_S).value
+        try:
+            value = member.channel.call("stage", args, raw, timeout_s=SLACK_S).value
+        except HostError as error:
+            error.hints = (*error.hints, *_STAGE_HINTS.get(error.code, ()))
+            raise
         member.staged = True
         member.state = "staged"
         copies = [f["file"] for f in value["files"] if f["kept"] == "copy"]
@@ -96,13 +108,8 @@ def describe(server: Server) -> Act:
 
     def act(member: Member) -> str:
         assert member.found is not None
-        running, original = member.found.description, member.found.original
-        output = server.launch.output if isinstance(server.launch, LaunchAdopt) else None
-        args: dict[str, Any] = {"pid": None, "output": output}
-        if running is not None:
-            args.update(pid=running["pid"], start_time=running["start_time"])
-        else:
-            args.update(argv=list(original.argv), env=dict(original.env_set), cwd=original.cwd)
+        running = member.found.description
+        args = make_description_args(member.found, server)
         member.channel.call("describe-server", args, timeout_s=SLACK_S)
         member.described = True
         member.ran = running is not None
@@ -224,11 +231,21 @@ def start(life: LifeOf) -> Act:
             "cwd": wanted.cwd,
         }
         member.started = True
-        member.life = member.channel.call("start-server", args, timeout_s=SLACK_S).value
+        timeout_s = SLACK_S + _start_patience_s(member)
+        member.life = member.channel.call("start-server", args, timeout_s=timeout_s).value
         member.server = "debug life"
+        missing = member.life.get("missing")
+        if missing:
+            member.notes.append(
+                f"the start command does not hand on {', '.join(missing)} to the server"
+            )
         return f"pid {member.life['pid']}"
 
     return act
+
+
+def _start_patience_s(member: Member) -> float:
+    return member.found.start_patience_s if member.found is not None else 0.0
 
 
 def revert(*, force: bool = False) -> Act:
@@ -265,7 +282,8 @@ def _drift(host: str, bad: Sequence[Mapping[str, Any]]) -> HostError:
 def start_original(member: Member) -> str:
     """Start the server as it was before; whether it gets ready is another stage."""
     member.server, member.life = "not back", None
-    value = member.channel.call("restore-server", timeout_s=_RESTORE_S).value
+    timeout_s = _RESTORE_S + _start_patience_s(member)
+    value = member.channel.call("restore-server", timeout_s=timeout_s).value
     member.life = value
     if value is None:
         member.server = "not back" if member.ran else "restored"
