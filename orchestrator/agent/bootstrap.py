@@ -61,6 +61,7 @@ given = json.loads(take(lambda data: data[-1:] == b"\n").decode())
 try:
     home = os.environ.get("SGLDBG_STATE") or given["state_dir"] or "~/.local/state/sgldbg"
     home = os.path.abspath(os.path.expanduser(home))
+    new = home
     kept = os.path.join(home, "agent", given["sha256"])
     mask = os.umask(0o077)
     for path in (home, os.path.dirname(kept)):
@@ -100,7 +101,13 @@ try:
             shutil.rmtree(new)
     os.umask(mask)
 except Exception as why:
-    say("failed " + str(why))
+    text = getattr(why, "strerror", None)
+    say("failed " + ("cannot use `" + home + "`: " + text.lower() if text else str(why)))
+    if new != home:
+        import shutil
+        shutil.rmtree(new, True)
+        if os.path.exists(new):
+            os.unlink(new)
     os._exit(9)
 os.environ["SGLDBG_STATE"] = home
 sys.argv = [kept + ".pyz", "serve", m]

@@ -30,6 +30,8 @@ sys.exit(main(sys.argv[1:]))
 _NOISE_BYTES = 4096
 # How transports tell that the far side ended as it should: nothing that explains a failure.
 _ENDED_WELL = "(the process ended with status 0)"
+# How our bootstrap ends after it has said why.
+_ENDED_BY_US = "(the process ended with status 9)"
 # An answer is a word and a short text; what is longer is not an answer.
 _ANSWER_BYTES = 8192
 _ANSWERS = frozenset(("have", "need", "no-python", "failed", "ready"))
@@ -139,6 +141,10 @@ class _Handshake:
             return self._buffer
         if word == "no-python":
             raise self._no_python(text)
+        if word == "failed" and text.startswith("cannot use "):
+            error = self.error(text)
+            error.hints = ("mend that, or name another folder: `state_dir` of this host",)
+            raise error
         raise self.error(text or f"it said `{word}` out of turn")
 
     def error(self, reason: str) -> HostError:
@@ -155,7 +161,8 @@ class _Handshake:
             host=self._host.name,
             code="bootstrap",
             hints=hints,
-            tail=[line for line in lines if line.strip()] + list(self._channel.diagnostics()),
+            tail=[line for line in lines if line.strip()]
+            + [line for line in self._channel.diagnostics() if line != _ENDED_BY_US],
         )
 
     def _no_python(self, text: str) -> HostError:
@@ -164,7 +171,11 @@ class _Handshake:
             host=self._host.name,
             code="no-python",
             hints=("name an interpreter for this host in the inventory, `python: /path/python3`",),
-            tail=[line for line in self._channel.diagnostics() if line != _ENDED_WELL],
+            tail=[
+                line
+                for line in self._channel.diagnostics()
+                if line not in (_ENDED_WELL, _ENDED_BY_US)
+            ],
         )
 
     def _say(self, data: bytes) -> None:

@@ -149,8 +149,14 @@ class _Watch:
             host=self.agent.host,
             code="not-ready",
             tail=read_last_words(self.agent, self.life),
-            hints=[f"allow it more time: `ready: {{timeout: ...}}` of server `{self.server.name}`"],
+            hints=[self._what_to_change()],
         )
+
+    def _what_to_change(self) -> str:
+        # A server that serves but does not know the path would not know it later either.
+        if self.answer.endswith(" answered 404"):
+            return f"correct `ready: {{path: ...}}` of server `{self.server.name}`"
+        return f"allow it more time: `ready: {{timeout: ...}}` of server `{self.server.name}`"
 
     def _read_life(self, port: int | None) -> Any:
         asked = {"pid": self.life["pid"], "start_time": self.life["start_time"], "port": port}

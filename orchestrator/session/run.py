@@ -228,16 +228,19 @@ class Run:
 
     def _wait_ready(self, member: Member) -> None:
         assert member.life is not None
-        wait_ready(
-            member.channel,
-            self.job.server,
-            member.life,
-            member.rank,
-            lambda text: self.fleet.progress.stage(member.name, "ready", "running", text),
-            # One rank that dies early ends the wait of the others at once.
-            lambda: self.fleet.stop.is_set() or any(m.error for m in self.fleet.members),
-            lambda: self._first_ready.is_set(),
-        )
+        try:
+            wait_ready(
+                member.channel,
+                self.job.server,
+                member.life,
+                member.rank,
+                lambda text: self.fleet.progress.stage(member.name, "ready", "running", text),
+                # One rank that dies early ends the wait of the others at once.
+                lambda: self.fleet.stop.is_set() or any(m.error for m in self.fleet.members),
+                lambda: self._first_ready.is_set(),
+            )
+        except HostError as error:
+            raise stages.say_which(error, stages.DEBUG_LIFE) from None
         if member.rank == 0:
             self._first_ready.set()
 

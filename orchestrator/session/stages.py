@@ -59,6 +59,17 @@ def begin(session_id: str, holder: str, lease_s: float, grace_s: float) -> Act:
     return act
 
 
+DEBUG_LIFE = "this was the debug life: patched, and as `restart` of the session file changes it"
+ORIGINAL = "this was the original, started again the way it ran before the session"
+
+
+def say_which(error: HostError, life: str) -> HostError:
+    """The error of a start, with the note that says which of a server's lives it was."""
+    if error.code in ("died", "not-ready"):
+        error.notes = (*error.notes, life)
+    return error
+
+
 _STAGE_HINTS = {
     "changed": ("somebody changed it after the plan was made: run this again to plan anew",),
     "no-space": ("make room on the file system of the install",),

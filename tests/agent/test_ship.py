@@ -190,11 +190,9 @@ def test_state_that_cannot_be_made(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
     monkeypatch.setenv("SGLDBG_STATE", str(tmp_path / "file" / "state"))
     assert refused(LocalTransport()) == (
         "bootstrap\n"
-        "error: the agent did not start: [Errno 20] Not a directory:"
-        f" '{tmp_path}/file/state'\n"
+        f"error: the agent did not start: cannot use `{tmp_path}/file/state`: not a directory\n"
         " --> host here\n"
-        "the last lines from the host:\n"
-        "  | (the process ended with status 9)"
+        "hint: mend that, or name another folder: `state_dir` of this host"
     )
 
 
