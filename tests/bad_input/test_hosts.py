@@ -1,0 +1,201 @@
+"""Hosts that refuse before anything is changed, where it takes more than a wrong line to show."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.bad_input.conftest import Run
+from tests.bad_input.project import Project
+
+PYTHON_2 = Path("~/.pyenv/versions/2.7.18/bin/python").expanduser()
+_WAIT_S = 30.0
+
+
+def test_host_key_changed(project: Project, sgldbg: Run) -> None:
+    """A host that shows another key than the one known of it is not talked to."""
+    known = (project.cluster.workdir / "keys" / "known_hosts").read_text().splitlines()
+    (name_0, *key_0), (name_1, *key_1) = (line.split() for line in known)
+    path = project.folder / "known_hosts"
+    path.write_text(f"{' '.join([name_0, *key_1])}\n{' '.join([name_1, *key_0])}\n")
+    project.replace(
+        "inventory.yaml", str(project.cluster.workdir / "keys" / "known_hosts"), str(path)
+    )
+
+    ran = sgldbg(project, "plan", "session.yaml")
+
+    failed = [
+        f"[TIME] demo-{rank}: connect failed (the host key of"
+        f" `[127.0.0.1]:<port of demo-{rank}>` has changed)\n"
+        for rank in (0, 1)
+    ]
+    assert ran.error == "".join([*failed, *map(_key_changed, (0, 1))]) + (
+        "error: `connect` failed on demo-[0-1]\n"
+        "hosts:\n"
+        "  demo-[0-1]: nothing was written, server was not touched\n"
+    )
+    assert ran.code == 5
+
+
+def _key_changed(rank: int) -> str:
+    where = f"[127.0.0.1]:<port of demo-{rank}>"
+    return (
+        f"error: the host key of `{where}` has changed\n"
+        f" --> host demo-{rank} (inventory.yaml:{13 + rank})\n"
+        "note: the host shows ssh-ed25519 <fingerprint>\n"
+        f"note: known is ssh-ed25519 <fingerprint> (<project>/known_hosts:{1 + rank})\n"
+        "note: either the host was installed anew, or somebody else answers in its place\n"
+        "hint: on the host itself, this shows its keys to compare with:"
+        " for k in /etc/ssh/ssh_host_*_key.pub; do ssh-keygen -lf $k; done\n"
+        "hint: if the change is right, this forgets the old key:"
+        f" ssh-keygen -R '{where}' -f <project>/known_hosts\n"
+        "\n"
+    )
+
+
+def test_symlink_out_of_the_install(project: Project, sgldbg: Run) -> None:
+    """A file that leads out of the install is not even read."""
+    models = project.cluster.hosts[0].site / "sglang" / "srt" / "models"
+    secret = project.cluster.hosts[0].home / "secret.py"
+    secret.write_text("key = 1\n")
+    link = models / "llama_link.py"
+    link.symlink_to(secret)
+    try:
+        project.replace("patches/eagle3-draft-input.yaml", "llama_eagle3.py", "llama_link.py")
+        ran = sgldbg(project, "plan", "session.yaml")
+    finally:
+        link.unlink()
+        secret.unlink()
+
+    said = (
+        "`sglang/srt/models/llama_link.py` leads to `<cluster>/hosts/demo-0/home/secret.py`,"
+        " outside the install `<cluster>/hosts/demo-0/site`"
+    )
+    assert ran.error == (
+        f"[TIME] demo-0: look failed ({said})\n"
+        f"error: {said}\n"
+        " --> host demo-0\n"
+        "hosts:\n"
+        "  demo-[0-1]: nothing was written, server was not touched\n"
+    )
+    assert ran.code == 5
+
+
+@pytest.mark.skipif(not PYTHON_2.exists(), reason=f"there is no Python 2 at {PYTHON_2}")
+def test_interpreter_is_python_2(project: Project, sgldbg: Run) -> None:
+    """An interpreter that is too old is named with its version."""
+    project.replace("inventory.yaml", f'python: "{sys.executable}"', f"python: {PYTHON_2}")
+
+    ran = sgldbg(project, "plan", "session.yaml")
+
+    said = f"`{PYTHON_2}` is Python 2.7.18; 3.8 or newer is needed"
+    assert ran.error == (
+        f"[TIME] demo-0: look failed ({said})\n"
+        f"[TIME] demo-1: look failed ({said})\n"
+        f"error: {said}\n"
+        " --> hosts demo-[0-1] (inventory.yaml:16)\n"
+        "hint: correct `python` of install `miniature` in the inventory\n"
+        "\n"
+        "error: `look` failed on demo-[0-1]\n"
+        "hosts:\n"
+        "  demo-[0-1]: nothing was written, server was not touched\n"
+    )
+    assert ran.code == 5
+
+
+@contextmanager
+def running(folder: Path, words: Sequence[str], times: int, stdout: int) -> Iterator[None]:
+    """Processes with the command line of a server, which do nothing."""
+    package = folder / "sglang"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    (package / "launch_server.py").write_text("import sys\nsys.stdin.read()\n")
+    children = [
+        subprocess.Popen(
+            words,
+            stdin=subprocess.PIPE,
+            stdout=stdout,
+            stderr=subprocess.DEVNULL,
+            env={**os.environ, "PYTHONPATH": str(folder)},
+            cwd=folder,
+        )
+        for _ in range(times)
+    ]
+    try:
+        until = time.monotonic() + _WAIT_S
+        wanted = "\0".join(words).encode() + b"\0"
+        for child in children:
+            while Path(f"/proc/{child.pid}/cmdline").read_bytes() != wanted:
+                assert time.monotonic() < until
+        yield
+    finally:
+        for child in children:
+            child.communicate()
+
+
+def write_server(project: Project, words: Sequence[str]) -> None:
+    """Make the inventory's server one that is started by these words on the first host."""
+    path = project.folder / "inventory.yaml"
+    head, _, _ = path.read_text().partition("servers:")
+    command = ", ".join(f'"{word}"' for word in words)
+    path.write_text(
+        f"{head}servers:\n  miniature:\n    install: miniature\n    hosts: [demo-0]\n"
+        f"    launch: {{command: [{command}]}}\n    url: http://127.0.0.1:{words[-1]}\n"
+    )
+
+
+def test_two_servers_match(project: Project, sgldbg: Run) -> None:
+    """Of two equal servers none is taken at a guess."""
+    words = [sys.executable, "-m", "sglang.launch_server", "--port", project.fill("{free port}")]
+    write_server(project, words)
+
+    with running(project.folder, words, 2, subprocess.DEVNULL):
+        ran = sgldbg(project, "plan", "session.yaml")
+
+    said = "the command of server `miniature` runs 2 times"
+    seen = (
+        "note: seen: pid <pid> of <user>, listening on none:"
+        " <python> -m sglang.launch_server --port <free port>\n"
+    )
+    assert ran.error == (
+        f"[TIME] demo-0: look failed ({said})\n"
+        f"error: {said}\n"
+        " --> host demo-0 (inventory.yaml:18)\n"
+        f"{seen}{seen}"
+        "hint: stop all but one of them\n"
+        "hosts:\n"
+        "  demo-0: nothing was written, server was not touched\n"
+    )
+    assert ran.code == 5
+
+
+def test_output_cannot_be_given_back(project: Project, sgldbg: Run) -> None:
+    """A server that writes to a pipe is refused before it is stopped, not after."""
+    words = [sys.executable, "-m", "sglang.launch_server", "--port", project.fill("{free port}")]
+    write_server(project, words)
+
+    with running(project.folder, words, 1, subprocess.PIPE):
+        ran = sgldbg(project, "run", "session.yaml")
+
+    said = (
+        "server `miniature` could not be started again as it is: its stdout goes to a pipe, which"
+        " cannot be given back"
+    )
+    assert ran.error == (
+        f"[TIME] demo-0: look failed ({said})\n"
+        f"error: {said}\n"
+        " --> host demo-0 (inventory.yaml:18)\n"
+        "note: seen: pid <pid> of <user>, listening on none:"
+        " <python> -m sglang.launch_server --port <free port>\n"
+        "hint: start it with its output in a file\n"
+        "demo-0: nothing was written, server was not touched\n"
+        "run directory: runs/<time>-eagle3-zero-acceptance\n"
+    )
+    assert ran.code == 5
