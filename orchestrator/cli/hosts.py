@@ -80,6 +80,8 @@ def _fill(row: dict[str, Any], contact: Contact, book: Inventory) -> list[HostEr
             except HostError as error:
                 if error.code == "lost":
                     raise
+                if error.code == "gone":  # it ended since the question before
+                    continue
                 errors[error.message] = with_place(error, install)
                 at = {"name": install.name, "error": error.message}
             if at not in row["installs"]:

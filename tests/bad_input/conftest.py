@@ -4,23 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from orchestrator.cli.app import main
 from orchestrator.demo.cluster import Cluster, open_cluster
-from tests.bad_input.project import Project
-
-
-@dataclass(frozen=True)
-class Ran:
-    """What a command left: its exit code and, normalised, the whole of its stderr."""
-
-    code: int
-    error: str
-
+from tests.bad_input.project import Project, Ran
 
 Run = Callable[..., Ran]
 

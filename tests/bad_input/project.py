@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import socket
 import sys
@@ -11,6 +12,7 @@ from pathlib import Path
 
 from orchestrator.demo.cluster import Cluster
 
+TEXTS = Path(__file__).parent / "texts"
 # A progress line. Of what went well the tests of sessions speak; hosts of one stage end in any
 # order, and how far a start came is chance.
 _PROGRESS = re.compile(r"\[ *[\d.]+ s\] (\S+): (.+?) (running|done|failed)\b(.*)")
@@ -30,6 +32,26 @@ _NAMES = (
     (r"  \| \[<time> TP\d\] .*\n", ""),
     (r"\(\w+@[\w.-]+\)", "(<user>@<machine>)"),
 )
+
+
+@dataclass(frozen=True)
+class Ran:
+    """What a command left: its exit code and, normalised, the whole of its stderr."""
+
+    code: int
+    error: str
+
+
+def check(ran: Ran, name: str, code: int, folder: Path = TEXTS) -> None:
+    """Exit code and whole stderr; the text stands in `<folder>/<name>.txt`.
+
+    `SGLDBG_REWRITE_CASES=1` writes the texts anew, to be read before they are kept.
+    """
+    expected = folder / f"{name}.txt"
+    if os.environ.get("SGLDBG_REWRITE_CASES"):
+        expected.write_text(ran.error)
+    assert ran.error == expected.read_text()
+    assert ran.code == code
 
 
 @dataclass

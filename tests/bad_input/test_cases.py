@@ -1,19 +1,18 @@
 """Every folder of `cases` is the demonstration's project with something wrong in it.
 
 `case.txt` holds the command, its exit code, and what is changed in which file; `error.txt` is the
-whole of stderr. `SGLDBG_REWRITE_CASES=1` writes `error.txt` anew, to be read before it is kept.
+whole of stderr.
 """
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from tests.bad_input.conftest import Run
-from tests.bad_input.project import Project
+from tests.bad_input.project import Project, check
 
 CASES = sorted(path.parent for path in Path(__file__).parent.glob("cases/*/case.txt"))
 
@@ -51,11 +50,7 @@ def test_case(folder: Path, project: Project, sgldbg: Run) -> None:
 
     ran = sgldbg(project, *case.words)
 
-    expected = folder / "error.txt"
-    if os.environ.get("SGLDBG_REWRITE_CASES"):
-        expected.write_text(ran.error)
-    assert ran.error == expected.read_text()
-    assert ran.code == case.code
+    check(ran, "error", case.code, folder)
     assert project.cluster.snapshot() == before
     sessions = [p for host in project.cluster.hosts for p in host.home.rglob("sessions/*")]
     assert sessions == []

@@ -14,8 +14,8 @@ import pytest
 from orchestrator.demo.cluster import Cluster, open_cluster
 from orchestrator.model.plan import Plan
 from orchestrator.session.run import Run as SessionRun
-from tests.bad_input.conftest import Ran, Run
-from tests.bad_input.project import Project
+from tests.bad_input.conftest import Run
+from tests.bad_input.project import Project, check
 
 MODEL = Path("sglang") / "srt" / "models" / "llama_eagle3.py"
 TEXT = "The capital of France is"
@@ -95,15 +95,6 @@ def test_file_changed_since_the_plan(
     os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
     check(ran, "file-changed", 5)
     assert _pids(project) == pids
-
-
-def check(ran: Ran, name: str, code: int) -> None:
-    """Exit code and whole stderr; the text stands in `sessions/<name>.txt`."""
-    expected = Path(__file__).parent / "sessions" / f"{name}.txt"
-    if os.environ.get("SGLDBG_REWRITE_CASES"):
-        expected.write_text(ran.error)
-    assert ran.error == expected.read_text()
-    assert ran.code == code
 
 
 def _pids(project: Project) -> list[int]:
