@@ -137,7 +137,10 @@ class Fleet:
                 said = text if isinstance(text, str) else ""
                 self.progress.stage(member.name, stage, "done", said)
                 return None
-            member.error = failure
+            if member.error is None or member.error is failure:
+                member.error = failure
+            else:  # the first error is the reason, later ones are often its consequences
+                member.notes.append(failure.message)
             self.progress.stage(member.name, stage, "failed", failure.message)
             return failure
 

@@ -131,6 +131,11 @@ class Tail:
             for member in waiting:
                 member.server = "restored"
             return
+        absent = [m.name for m in down if m not in waiting and m.server in ("stopped", "not back")]
+        if absent:
+            for member in waiting:
+                member.notes.append(f"started again, but not ready without {', '.join(absent)}")
+            return
         self._attempt("ready again", self._wait_ready(self.server, begun), waiting)
 
     def _wait_ready(self, server: Server, begun: Sequence[Member]) -> Act:
@@ -154,7 +159,8 @@ class Tail:
                     failed.is_set,
                     lambda: first.server == "restored",
                 )
-            except HostError:
+            except HostError as error:
+                stages.say_which(error, stages.ORIGINAL)
                 failed.set()
                 raise
             member.server = "restored"
@@ -181,8 +187,7 @@ def _within_reach(members: Sequence[Member]) -> list[Member]:
 def _may_finish(member: Member) -> bool:
     """Whether nothing is left that the host's guard, or a later contact, could still better."""
     clean = member.state in ("untouched", "reverted")
-    started = member.server == "not back" and member.life is not None
-    return clean and (started or member.server in ("untouched", "restored", "left stopped"))
+    return clean and member.server in ("untouched", "restored", "left stopped")
 
 
 def _finish(member: Member) -> None:

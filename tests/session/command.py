@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import io
-import os
 import re
 import signal
 import subprocess
@@ -77,9 +76,10 @@ def told(text: str, folder: Path) -> str:
     """A text with everything that differs from run to run replaced by a word."""
     for pattern, word in (
         (re.escape(str(folder)), "TMP"),
+        (r"/[^\s`]*/clusters\d*/cluster\d+/hosts", "HOSTS"),
         (r"\d{8}-\d{6}-([a-z0-9-]+?)-[0-9a-f]{8}\b", r"ID-\1"),
         (r"runs/\d{8}-\d{6}-", "runs/TIME-"),
-        (r"(traces)/\d{8}-\d{6}-\d+", r"\1/TIME"),
+        (r"\S+/traces/\S+\.txt", "TRACE"),
         (r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d( UTC)?", "WHEN"),
         (r"\b[0-9a-f]{64}\b", "SHA256"),
         (r"\b(pid|process|demo-\d: pid) \d+", r"\1 N"),
@@ -105,7 +105,7 @@ class Running:
 
     def _read(self) -> None:
         assert self.process.stderr is not None
-        for line in self.process.stderr:
+        for line in () if self.process.stderr.closed else self.process.stderr:
             with self._changed:
                 self.lines.append(line.rstrip("\n"))
                 self._changed.notify_all()
@@ -134,17 +134,22 @@ class Running:
 
 
 @contextlib.contextmanager
-def start(*arguments: object, env: dict[str, str] | None = None) -> Iterator[Running]:
-    """Run a command in a process; it is killed where the test leaves it running."""
+def start(*arguments: object, closed_stderr: bool = False) -> Iterator[Running]:
+    """Run a command in a process; it is killed where the test leaves it running.
+
+    With `closed_stderr` nobody reads what it says from the first line on.
+    """
     process = subprocess.Popen(
         [sys.executable, "-m", "orchestrator", *(str(a) for a in arguments)],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        env={**os.environ, **(env or {})},
         process_group=0,
     )
+    assert process.stderr is not None
+    if closed_stderr:
+        process.stderr.close()
     running = Running(process)
     try:
         yield running

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+import shutil
 import signal
 from collections.abc import Callable
 from pathlib import Path
@@ -14,12 +16,37 @@ from orchestrator.demo.processes import read_processes
 from orchestrator.session import stages
 from orchestrator.session.member import Member
 from tests.session.command import Hook, Result, call, once, told
-from tests.session.world import TARGET, Project, World
+from tests.session.world import Project, World, wait_for
 
 BACK = "demo-[0-1]: files are as they were, server is as it was\n"
 BACK_ONE = "demo-0: files are as they were, server is as it was\n"
+STAGED = (
+    "demo-0: files are as they were, server was not touched\n"
+    "demo-1: nothing was written, server was not touched\n"
+)
+CHANGED = (
+    "error: `HOSTS/demo-1/site/sglang/srt/models/llama_eagle3.py` is not what the plan saw\n"
+    " --> host demo-1\n"
+)
 UNTOUCHED = "demo-[0-1]: nothing was written, server was not touched\n"
 RUN = "run directory: TMP/runs/TIME-eagle3-zero-acceptance\n"
+
+
+DIED = """\
+error: server `miniature` ended N s after its start with exit status 2
+ --> HOST
+note: this was the debug life: patched, and as `restart` of the session file changes it
+the last lines from the host:
+  | usage: launch_server [-h] --model-path MODEL_PATH [--host HOST] [--port PORT]
+  |                      [--tensor-parallel-size TENSOR_PARALLEL_SIZE]
+  |                      [--nnodes NNODES] [--node-rank NODE_RANK]
+  |                      [--dist-init-addr DIST_INIT_ADDR]
+  |                      [--speculative-algorithm {EAGLE,EAGLE3}]
+  |                      [--speculative-draft-model-path SPECULATIVE_DRAFT_MODEL_PATH]
+  |                      [--speculative-num-steps SPECULATIVE_NUM_STEPS]
+  |                      [--disable-cuda-graph] [--skip-server-warmup]
+  | launch_server: error: unrecognized arguments: --no-such-flag
+"""
 
 
 @pytest.fixture
@@ -30,6 +57,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result
         arguments = ("run", project.write(), "--runs", tmp_path / "runs")
         result = call(monkeypatch, *arguments, hook=hook)
         print(result.stages)
+        print("ERR<<" + told(result.err, tmp_path) + ">>ERR")
         return Result(result.code, result.out, told(result.err, tmp_path), result.stages)
 
     return run
@@ -74,7 +102,8 @@ def test_a_host_refuses_while_staging(world: World, project: Project, run: Any) 
     world.assert_as_before()
     assert (result.code, result.err) == (
         5,
-        "error: `TMP/../_sgldbg.py`\n" + UNTOUCHED + RUN,
+        "error: `HOSTS/demo-1/site/sglang/_sgldbg.py` should be created but is there already\n"
+        " --> host demo-1\n" + STAGED + RUN,
     )
     assert "stop" not in result.stages
 
@@ -86,7 +115,13 @@ def test_a_file_changed_since_the_plan(world: World, project: Project, run: Any)
     assert meddler.path.read_bytes().endswith(b"# somebody else\n")
     meddler.take_back()
     world.assert_as_before()
-    assert (result.code, result.err) == (5, "" + UNTOUCHED + RUN)
+    assert (result.code, result.err) == (
+        5,
+        CHANGED
+        + "hint: somebody changed it after the plan was made: run this again to plan anew\n"
+        + STAGED
+        + RUN,
+    )
     assert "stop" not in result.stages
 
 
@@ -96,24 +131,29 @@ def test_a_file_changed_before_the_swap(world: World, project: Project, run: Any
     result = run(project, once(("demo-1", "stop", "done"), meddler.write))
     assert meddler.path.read_bytes().endswith(b"# somebody else\n")
     meddler.take_back()
-    world.assert_as_before()
-    assert (result.code, result.err) == (6, "" + BACK + RUN)
+    # The original has compiled the foreign version; nothing else differs.
+    wait_for(
+        lambda: all("demo-1:sglang/srt/models/__pycache__" in d for d in world.differences()),
+        "everything as before",
+    )
+    assert (result.code, result.err) == (6, CHANGED + BACK + RUN)
 
 
 def test_code_that_python_would_not_run(
     single: World, small: Project, run: Any, tmp_path: Path
 ) -> None:
     """A copy of the package that comes first on the path is noticed before the server starts."""
-    shadow = tmp_path / "shadow" / TARGET
-    shadow.parent.mkdir(parents=True)
-    shadow.write_bytes(single.target("demo-0").read_bytes())
-    for folder in list(shadow.parents)[: len(Path(TARGET).parts) - 1]:
-        (folder / "__init__.py").touch()
+    shutil.copytree(single.cluster.hosts[0].site, tmp_path / "shadow")
     small.session["restart"]["env"] = {"PYTHONPATH": str(tmp_path / "shadow")}
     result = run(small)
     single.assert_as_before()
-    assert (result.code, result.err) == (6, "" + BACK_ONE + RUN)
-    assert "start done" not in result.stages
+    assert (result.code, result.err) == (
+        6,
+        "error: the patched `sglang/srt/models/llama_eagle3.py` is not what Python would run:"
+        " TMP/shadow/sglang/srt/models/llama_eagle3.py is imported without it\n"
+        " --> host demo-0\n" + BACK_ONE + RUN,
+    )
+    assert "start running" not in result.stages
 
 
 def test_a_server_that_dies_at_start(world: World, project: Project, run: Any) -> None:
@@ -121,7 +161,9 @@ def test_a_server_that_dies_at_start(world: World, project: Project, run: Any) -
     project.session["restart"]["add_args"] = ["--no-such-flag"]
     result = run(project)
     world.assert_as_before()
-    assert (result.code, result.err) == (6, "" + BACK + RUN)
+    # Either part may be seen first, or both at once.
+    err = re.sub(" --> hosts? demo-.*", " --> HOST", result.err)
+    assert (result.code, err) == (6, DIED + BACK + RUN)
 
 
 def test_a_server_that_is_never_ready(single: World, small: Project, run: Any) -> None:
@@ -130,7 +172,21 @@ def test_a_server_that_is_never_ready(single: World, small: Project, run: Any) -
     small.server["ready"]["timeout"] = "8s"
     result = run(small)
     single.assert_as_before()
-    assert (result.code, result.err) == (6, "" + BACK_ONE + RUN)
+    # Its own words stand between; how far they go depends on the machine.
+    first, _, rest = result.err.partition("the last lines from the host:\n")
+    own = [line for line in rest.splitlines(keepends=True) if line.startswith("  | ")]
+    assert any("Load weight end" in line for line in own)
+    assert not any("@sgldbg1" in line for line in own)
+    assert (result.code, first + "".join(rest.splitlines(keepends=True)[len(own) :])) == (
+        6,
+        "error: server `miniature` was not ready after 8 s: nobody listens on its port yet\n"
+        " --> host demo-0\n"
+        "note: this was the debug life: patched, and as `restart` of the session file changes"
+        " it\n"
+        "hint: allow it more time: `ready: {timeout: ...}` of server `miniature`\n"
+        + BACK_ONE
+        + RUN,
+    )
 
 
 def test_a_request_that_fails(single: World, small: Project, run: Any) -> None:
@@ -138,7 +194,11 @@ def test_a_request_that_fails(single: World, small: Project, run: Any) -> None:
     small.session["exercise"][0]["timeout"] = "1ms"
     result = run(small)
     single.assert_as_before()
-    assert (result.code, result.err) == (6, "" + BACK_ONE + RUN)
+    assert (result.code, result.err) == (
+        6,
+        "error: POST /generate failed: POST http://127.0.0.1:PORT/generate: no answer within N s\n"
+        " --> host demo-0\n" + BACK_ONE + RUN,
+    )
 
 
 def test_a_server_that_dies_of_a_request(single: World, small: Project, run: Any) -> None:
@@ -152,24 +212,30 @@ def test_a_server_that_dies_of_a_request(single: World, small: Project, run: Any
 
     result = run(small, once(("demo-0", "exercise", "running"), kill))
     single.assert_as_before()
-    assert (result.code, result.err) == (6, "" + BACK_ONE + RUN)
+    assert (result.code, result.err.endswith(BACK_ONE + RUN)) == (6, True)
+    first, place = result.err.splitlines()[:2]
+    assert first.startswith("error: POST /generate failed: POST http://127.0.0.1:PORT/generate: ")
+    assert first.endswith(": server `miniature` ended with signal 9 (SIGKILL)")
+    assert place == " --> host demo-0"
+    assert "  | Received sigquit from a child process. It usually means the child failed.\n" in (
+        result.err
+    )
 
 
 def test_too_few_records_in_time(single: World, small: Project, run: Any) -> None:
     """Exit code 1: the verdict on what there is, and who is missing."""
-    small.session["until"] |= {"count": 100, "timeout": "1s"}
+    never = "      when: hidden_states.shape[-1] == 1\n      once_per:"
+    small.patch = small.patch.replace("      once_per:", never)
+    small.session["until"] |= {"timeout": "1s"}
     result = run(small)
     single.assert_as_before()
     assert (result.code, result.err) == (1, BACK_ONE + RUN)
-    assert "TP0" in result.out
-    assert "missing" in result.out
+    assert "fused never reached" in result.out
+    assert "without a record that counts: demo-0 TP0, TP1\n" in result.out
 
 
-@pytest.mark.parametrize("stage", ["swap", "start_original"])
-def test_a_bug_of_ours(
-    world: World, project: Project, run: Any, monkeypatch: pytest.MonkeyPatch, stage: str
-) -> None:
-    """An unforeseen failure on one host: the others get their turn, a trace is kept."""
+def break_once(monkeypatch: pytest.MonkeyPatch, stage: str) -> None:
+    """Have our own code fail in a stage of demo-1, the first time."""
     real = getattr(stages, stage)
     failed: list[str] = []
 
@@ -180,10 +246,41 @@ def test_a_bug_of_ours(
         return str(real(member))
 
     monkeypatch.setattr(stages, stage, broken)
+
+
+BUG = "error: a bug of sgldbg: RuntimeError: no such luck; please report it with TRACE\n"
+
+
+def test_a_bug_of_ours(
+    world: World, project: Project, run: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An unforeseen failure on one host: every host is put back, a trace is kept, exit code 70."""
+    break_once(monkeypatch, "swap")
     result = run(project)
-    print(result.err)
-    if stage == "swap":
-        world.assert_as_before()
-        assert (result.code, result.err) == (70, "" + BACK + RUN)
-    else:
-        assert result.code == 7
+    world.assert_as_before()
+    assert (result.code, result.err) == (70, BACK + RUN + BUG)
+
+
+def test_a_bug_of_ours_at_the_end(
+    world: World, project: Project, run: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the controller could not do its host does by itself; `revert --all` then ends it."""
+    project.session["lease"] = "5s"
+    break_once(monkeypatch, "start_original")
+    result = run(project)
+    assert result.code == 7
+    head, _, rest = result.err.partition("error: not every host is as it was\n")
+    assert head.startswith("error: a bug of sgldbg in `restore`: RuntimeError: no such luck\n")
+    assert rest.startswith(
+        "hosts:\n"
+        "  demo-0: files are as they were, server is not back\n"
+        "  demo-1: files are as they were, server is stopped\n"
+        "left to do:\n"
+        "  demo-0: "
+    )
+    assert rest.endswith("demo-0: started again, but not ready without demo-1\n" + RUN + BUG)
+    wait_for(lambda: all(world.cluster.server_facts().values()), "the guard of demo-1")
+    inventory = project.folder / "inventory.yaml"
+    ended = call(monkeypatch, "revert", "--all", "--inventory", inventory)
+    assert ended.code == 0, ended.err
+    wait_for(world.is_whole, "the server")

@@ -44,7 +44,7 @@ def test_the_fault_is_found(
 
 
 def check_records(run: Path) -> None:
-    """Armed records are of the user's request only: a token for each character of it, one request id."""
+    """Armed records are of the user's request only: one token per character, one request."""
     armed = [r for r in read_lines(run / "records.jsonl") if r["phase"] == "armed"]
     extends = [
         r for r in armed if r["values"]["forward_batch.forward_mode"]["text"].endswith(".EXTEND")

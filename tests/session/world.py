@@ -6,14 +6,16 @@ import json
 import shutil
 import time
 from collections.abc import Callable
+from http.client import HTTPException
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 from orchestrator.demo.cluster import Cluster
+from orchestrator.demo.launch import MODULE
 from orchestrator.demo.layout import PATCH, FileFact
-from orchestrator.demo.processes import ServerFacts, read_processes
+from orchestrator.demo.processes import Process, ServerFacts, read_processes
 
 TEXT = "The capital of France is"
 TARGET = "sglang/srt/models/llama_eagle3.py"
@@ -85,10 +87,14 @@ class World:
 
     def is_whole(self) -> bool:
         """Whether the cluster answers as it did; quick, for whoever inherits it from a test."""
+        return self.find_differences() == []
+
+    def find_differences(self) -> list[str]:
+        """As `differences`, also while the server is on its way."""
         try:
-            return self.differences() == []
-        except OSError:
-            return False
+            return self.differences()
+        except (OSError, HTTPException) as error:
+            return [f"no answer: {error}"]
 
     def differences(self) -> list[str]:
         """Everything that is not as it was, in words."""
@@ -105,16 +111,28 @@ class World:
             sessions = self.state_dir(host.name) / "sessions"
             found += [f"left: {path}" for path in sessions.rglob("journal.jsonl")]
             found += [f"left: {path}" for path in (host.home.parent / "tmp").glob("sgldbg-*")]
-        for process in read_processes([host.home for host in self.cluster.hosts]):
-            words = " ".join(process.argv)
-            if ".pyz" in words or "sgldbg_agent" in words:
-                found.append(f"left: process {process.pid} ({words[:120]})")
+        for host in self.cluster.hosts:
+            for process in self.helpers(host.name):
+                found.append(f"left: process {process.pid} ({' '.join(process.argv)[:120]})")
         return found
+
+    def helpers(self, host: str) -> list[Process]:
+        """Every process of a host that is no part of its server: agents, guards, shells."""
+        home = next(h.home for h in self.cluster.hosts if h.name == host)
+        every = read_processes([home])
+        server = {p.pid for p in every if MODULE in p.argv}
+        while more := {p.pid for p in every if p.ppid in server} - server:
+            server |= more
+        return [p for p in every if p.pid not in server]
+
+    def is_back(self) -> bool:
+        """Files, server and tokens as they were; what waits for the next contact does not count."""
+        return all(d.startswith("left: /") for d in self.find_differences())
 
     def assert_as_before(self) -> None:
         """Files, servers and tokens as they were, nothing left; agents need a moment to leave."""
         deadline = time.monotonic() + WAIT_S
-        while found := self.differences():
+        while found := self.find_differences():
             if time.monotonic() > deadline:
                 raise AssertionError("\n".join(found))
             time.sleep(0.05)

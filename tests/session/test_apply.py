@@ -1,0 +1,132 @@
+"""Step by step: `apply`, `status`, `keep`, `revert`, and what a host does when nobody comes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.session.command import Result, call, start, told
+from tests.session.world import Project, World, wait_for
+
+Command = Callable[..., Result]
+NAME = "eagle3-zero-acceptance"
+
+
+@pytest.fixture
+def sgldbg(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Command:
+    """Run a command; both texts come with everything replaced that differs from run to run."""
+
+    def run(*arguments: object) -> Result:
+        result = call(monkeypatch, *arguments)
+        print(arguments, result)
+        return Result(
+            result.code,
+            told(result.out, tmp_path),
+            told(result.err, tmp_path),
+            result.stages,
+        )
+
+    return run
+
+
+def test_apply_status_keep_revert(
+    world: World, project: Project, sgldbg: Command, tmp_path: Path
+) -> None:
+    """The patched server stays as long as the user wants it, and goes without a trace."""
+    session = project.write()
+    applied = sgldbg("apply", session, "--runs", tmp_path / "runs", "--lease", "10m")
+    assert (applied.code, applied.err) == (
+        0,
+        "demo-[0-1]: files are still patched, the patched server still runs\n"
+        f"run directory: TMP/runs/TIME-{NAME}\n"
+        "every host reverts by itself in N s; `sgldbg revert TMP/project/sessions/session.yaml`"
+        " does it now, `sgldbg keep TMP/project/sessions/session.yaml` never\n",
+    )
+    assert world.differences()
+    inventory = ("--inventory", tmp_path / "project" / "inventory.yaml")
+    shown = json.loads(sgldbg("status", *inventory, "--json").out)
+    for host in world.names:
+        (left,) = shown[host]["sessions"]
+        assert (left["controller"], left["server"], left["state"]) == (
+            "detached",
+            "debug life",
+            "patched",
+        )
+    kept = sgldbg("keep", session)
+    assert (kept.code, kept.err) == (
+        0,
+        "no host reverts by itself; `sgldbg revert` puts everything back\n",
+    )
+    status = sgldbg("status", *inventory)
+    assert status.code == 7
+    assert "patched, kept, kept without an end, guard dead, server debug life" in status.out
+    refused = sgldbg("run", session, "--runs", tmp_path / "runs")
+    assert refused.code == 5
+    assert "left so by `sgldbg keep`, kept without an end" in refused.err
+    reverted = sgldbg("revert", session)
+    world.assert_as_before()
+    assert (reverted.code, reverted.err) == (0, "")
+    assert reverted.out == "demo-[0-1]: files are as they were, server is as it was\n"
+    assert sgldbg("status", *inventory).out == "demo-[0-1]: nothing is left\n"
+    assert sgldbg("revert", "--all", *inventory).out == "demo-[0-1]: nothing was left\n"
+
+
+def test_nobody_comes(single: World, small: Project, sgldbg: Command, tmp_path: Path) -> None:
+    """After an applied lease of 3 s the guard reverts, starts the original and says so."""
+    applied = sgldbg("apply", small.write(), "--runs", tmp_path / "runs", "--lease", "3s")
+    assert applied.code == 0, applied.err
+    inventory = ("--inventory", tmp_path / "project" / "inventory.yaml")
+    wait_for(single.is_back, "the guard")
+    status = sgldbg("status", *inventory)
+    assert (status.code, status.out) == (7, "")
+    ended = sgldbg("revert", "--all", *inventory)
+    single.assert_as_before()
+    assert (ended.code, ended.out) == (0, "")
+
+
+def test_a_file_that_somebody_edits_while_it_is_patched(
+    single: World, small: Project, sgldbg: Command, tmp_path: Path
+) -> None:
+    """Never overwritten without `--force`, and then the other version is kept."""
+    target = single.target("demo-0")
+    session = small.write()
+    assert sgldbg("apply", session, "--runs", tmp_path / "runs").code == 0
+    edited = target.read_bytes() + b"# somebody else\n"
+    target.write_bytes(edited)
+    refused = sgldbg("revert", session)
+    assert (refused.code, refused.out) == (7, "")
+    assert refused.err == ""
+    assert target.read_bytes() == edited
+    forced = sgldbg("revert", session, "--force")
+    assert (forced.code, forced.out, forced.err) == (0, "", "")
+    kept = [path for path in target.parent.iterdir() if path.read_bytes() == edited]
+    assert len(kept) == 1
+    kept[0].unlink()
+    single.assert_as_before()
+
+
+def test_a_session_at_work_is_not_taken(
+    single: World, small: Project, sgldbg: Command, tmp_path: Path
+) -> None:
+    """`revert` leaves a live run alone; with `--take` the run ends and says who has it."""
+    small.session["until"] |= {"count": 1000, "timeout": "60s"}
+    session = small.write()
+    with start("run", session, "--runs", tmp_path / "runs") as running:
+        running.wait_line("exercise done")
+        refused = sgldbg("revert", session)
+        assert (refused.code, refused.err) == (
+            7,
+            "demo-0: files are still patched, the patched server still runs (session"
+            f" `ID-{NAME}` of USER@HOST is at work; end it there, or take it with --take)\n",
+        )
+        taken = sgldbg("revert", session, "--take")
+        assert (taken.code, taken.out) == (
+            0,
+            "demo-0: files are as they were, server is as it was\n",
+        )
+        result = running.end()
+    single.assert_as_before()
+    assert (result.code, told(result.err, tmp_path)) == (7, "")

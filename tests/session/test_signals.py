@@ -1,0 +1,73 @@
+"""A session that its user ends early: everything is put back first."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+
+import pytest
+
+from tests.session.command import start, told
+from tests.session.world import Project, World
+
+BACK = {
+    "connect": "nothing was written, server was not touched",
+    "stage": "files are as they were, server was not touched",
+}
+
+
+@pytest.mark.parametrize(
+    ("number", "stage"),
+    [
+        (signal.SIGINT, "connect"),
+        (signal.SIGINT, "stage"),
+        (signal.SIGHUP, "start"),
+        (signal.SIGTERM, "exercise"),
+    ],
+    ids=lambda value: getattr(value, "name", value),
+)
+def test_a_signal_puts_everything_back(
+    single: World, small: Project, tmp_path: Path, number: signal.Signals, stage: str
+) -> None:
+    """Ctrl-C, a closed terminal and SIGTERM: exit code 130 once all is as before."""
+    small.session["exercise"][0]["times"] = 1000
+    with start("run", small.write(), "--runs", tmp_path / "runs") as running:
+        # The request for traffic is the last word before the traffic itself.
+        running.wait_line("arm done" if stage == "exercise" else f"demo-0: {stage} done")
+        running.send(number)
+        running.wait_line("interrupted: putting everything back")
+        result = running.end()
+    single.assert_as_before()
+    lines = [line for line in told(result.err, tmp_path).splitlines() if not line.startswith("[")]
+    words = BACK.get(stage, "files are as they were, server is as it was")
+    assert (result.code, lines) == (
+        130,
+        [
+            "error: interrupted",
+            f"demo-0: {words}",
+            "run directory: TMP/runs/TIME-eagle3-zero-acceptance",
+        ],
+    )
+
+
+def test_a_second_signal_changes_nothing(world: World, project: Project, tmp_path: Path) -> None:
+    """Who presses Ctrl-C again is told to wait; the end is not cut short."""
+    with start("run", project.write(), "--runs", tmp_path / "runs") as running:
+        running.wait_line("demo-1: start done")
+        running.send(signal.SIGINT)
+        running.wait_line("interrupted: putting everything back")
+        running.wait_line("revert done")
+        running.send(signal.SIGINT)
+        running.wait_line("still putting everything back; do not close this terminal")
+        running.send(signal.SIGTERM)
+        result = running.end()
+    world.assert_as_before()
+    assert result.code == 130, result.err
+
+
+def test_a_reader_that_leaves(single: World, small: Project, tmp_path: Path) -> None:
+    """Nobody reads the progress any more: the session goes on to its end."""
+    with start("run", small.write(), "--runs", tmp_path / "runs", closed_stderr=True) as running:
+        result = running.end()
+    single.assert_as_before()
+    assert result.code in (1, 141)
