@@ -8,7 +8,7 @@ import os
 import signal
 import time
 from dataclasses import dataclass, replace
-from typing import Any, Dict, Iterator, NamedTuple, Optional
+from typing import Any, Callable, Dict, Iterator, NamedTuple, Optional
 
 from . import journal, procfs
 from .refusal import Refusal
@@ -92,6 +92,12 @@ def is_alive(process: Process) -> bool:
     return stat is not None and stat.start_time == process.start_time and stat.alive
 
 
+def is_stopped(process: Process) -> bool:
+    """Whether that very process was stopped by a signal and waits for another one."""
+    stat = procfs.read_stat(process.pid)
+    return stat is not None and stat.start_time == process.start_time and stat.state in "Tt"
+
+
 def end(process: Process, wait_s: float = 10.0) -> bool:
     """SIGKILL that very process and wait for it; also ends one that is stopped.
 
@@ -173,16 +179,19 @@ def exclusive(directory: str, wait_s: float = 5.0) -> Iterator[bool]:
 
 
 @contextlib.contextmanager
-def flocked(path: str, wait_s: float) -> Iterator[bool]:
-    """Hold a lock file; yields false where somebody else held it all the time."""
+def flocked(path: str, wait_s: float, on_wait: Callable[[], None] = lambda: None) -> Iterator[bool]:
+    """Hold a lock file; yields false where somebody else held it all the time.
+
+    `on_wait` is called again and again while somebody else has it.
+    """
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
-        yield _try_flock(fd, wait_s)
+        yield _try_flock(fd, wait_s, on_wait)
     finally:
         os.close(fd)
 
 
-def _try_flock(fd: int, wait_s: float) -> bool:
+def _try_flock(fd: int, wait_s: float, on_wait: Callable[[], None]) -> bool:
     limit_s = time.monotonic() + wait_s
     while True:
         try:
@@ -191,6 +200,7 @@ def _try_flock(fd: int, wait_s: float) -> bool:
         except BlockingIOError:
             if time.monotonic() > limit_s:
                 return False
+            on_wait()
             time.sleep(0.005)
 
 

@@ -6,7 +6,7 @@ import contextlib
 import json
 import os
 import time
-from typing import Any, Dict, Mapping, Optional
+from typing import Any, Callable, Dict, Mapping, Optional
 
 from . import lease, process, procfs
 from .refusal import Refusal
@@ -93,13 +93,19 @@ def stop_original(session: SessionState, timeout_s: float, port: Optional[int]) 
 
 
 def stop_debug(
-    session: SessionState, timeout_s: Optional[float] = None, port: Optional[int] = None
+    session: SessionState,
+    timeout_s: Optional[float] = None,
+    port: Optional[int] = None,
+    meanwhile: Callable[[], None] = lambda: None,
 ) -> Value:
-    """Stop what the session started, also what it may have started without noting it."""
+    """Stop what the session started, also what it may have started without noting it.
+
+    `meanwhile` is called between the request to end and the wait for it.
+    """
     with session.step("stop:debug") as done:
         wait_s = _STOP_TIMEOUT_S if timeout_s is None else timeout_s
         known = _read_description(session)
-        value = process.stop(session.facts.debug, session.mark, wait_s, port, known)
+        value = process.stop(session.facts.debug, session.mark, wait_s, port, known, meanwhile)
         done["left"] = value["left"]
     return value
 
@@ -131,18 +137,22 @@ def start_debug(session: SessionState, args: Value) -> Value:
     return dict({"stdout": stdout, "stderr": stderr}, **started)
 
 
-def restore(session: SessionState) -> Optional[Value]:
+def restore(session: SessionState, again: bool = False) -> Optional[Value]:
     """Start the original as it was and say in what it differs; `None` where it did not run before.
 
     One that still runs though nobody meant to stop it, or that is back already, is left alone. A
     stop that was begun or announced is brought to its end first: half of it may have happened.
+    What ended one that was back already is not ours to judge, unless it is asked for `again`.
     """
     server = read_server(session)
     with session.locked():
         facts = session.facts
-        if facts.restored is not None:  # whatever became of it since is not ours to judge
+        if facts.restored is not None:
             known = {"pid": facts.restored["pid"], "start_time": facts.restored["start_time"]}
-            return dict(known, differences=[]) if process.is_alive(**known) else None
+            if process.is_alive(**known):
+                return dict(known, differences=[])
+            if not again:
+                return None
         if server is None or not server["ran"]:
             return None
         main = (facts.server or {}).get("main")

@@ -7,18 +7,16 @@ from __future__ import annotations
 
 import signal
 import time
-from typing import Any, Dict, List, Mapping, Optional, Sequence
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence
 
 from . import launch, procfs, remains, supervisor, ways
 from .compare import compare
 from .describe import describe, public, with_command, with_output, with_way
-from .launch import adopt_orphans
 from .mains import find_mains
 from .remains import name_owner
 from .tree import Tree, is_alive, kill, send, wait_for_end
 
 __all__ = [
-    "adopt_orphans",
     "compare",
     "describe",
     "find_mains",
@@ -64,6 +62,7 @@ def stop(
     timeout_s: float,
     port: Optional[int],
     description: Optional[Mapping[str, Any]] = None,
+    meanwhile: Callable[[], None] = lambda: None,
 ) -> Dict[str, Any]:
     """End a server: SIGTERM to its main process, SIGKILL to what is left after `timeout_s`.
 
@@ -72,7 +71,7 @@ def stop(
     `description` saw below its main process. A server that somebody else runs is stopped by them.
     Then waits until none of them listens on `port` or holds memory of a GPU, and removes the
     shared memory that was theirs alone. `left` says in words what is still there; empty is
-    success. `shm` are the names removed.
+    success. `shm` are the names removed. `meanwhile` is called as soon as the server was asked.
     """
     began, began_at = time.monotonic(), procfs.read_clock()
     known = description or {}
@@ -82,9 +81,12 @@ def stop(
     segments, held = remains.find_segments(tree.pids), remains.find_holders(tree.pids)
     refused: List[str] = []
     if way is not None:
+        meanwhile()  # its supervisor answers only once it is gone
         refused = ways.stop(way, session, timeout_s)
-    elif tree.main is not None:
-        send(tree.main, signal.SIGTERM)
+    else:
+        if tree.main is not None:
+            send(tree.main, signal.SIGTERM)
+        meanwhile()
     wait_for_end(tree, began + timeout_s)
     # A supervisor that still runs it would start what we kill anew.
     killed = set() if way is not None and tree.main is not None else kill(tree)

@@ -65,10 +65,12 @@ def take_over(session_dir: str, by: str, wait_s: float) -> SessionState:
     a stopped process keeps its locks; a guard at work is waited for, another revert has priority.
     """
     found = lease.read(session_dir)
+    _end_stopped(session_dir)
     _refuse_live(found)
     if found is not None and found.by == lease.AGENT and found.boot_id == lease.read_boot_id():
         lease.end(found.agent)
-    with lease.flocked(os.path.join(session_dir, "step.lock"), wait_s) as free:
+    step_lock = os.path.join(session_dir, "step.lock")
+    with lease.flocked(step_lock, wait_s, lambda: _end_stopped(session_dir)) as free:
         # Who could still hold it against the guard was killed: it will never run code again.
         if not free and by != lease.GUARD:
             raise Refusal("busy", "another process is at work on this session")
@@ -80,6 +82,13 @@ def take_over(session_dir: str, by: str, wait_s: float) -> SessionState:
             mine = _make_lease(now, by)
             lease.write(session_dir, mine)
     return SessionState(session_dir, mine.epoch, mine.agent)
+
+
+def _end_stopped(session_dir: str) -> None:
+    """End a guard, or another revert, that was stopped at its work: it keeps its locks for ever."""
+    found = lease.read(session_dir)
+    if found is not None and found.by != lease.AGENT and lease.is_stopped(found.agent):
+        lease.end(found.agent)
 
 
 def _refuse_live(found: Optional[Lease]) -> None:
@@ -122,9 +131,14 @@ def run_tail(session: SessionState, force: bool = False, trace: Trace = lambda t
         trace("%s: done" % what)
         return result
 
+    def early() -> None:
+        with contextlib.suppress(Exception):  # the whole revert follows, and says what is wrong
+            swap.put_back_early(session)
+            trace("the files are back, the debug life is ending")
+
     with session.locked():
         attempt("staged files", lambda: swap.remove_staged(session))
-        stopped = attempt("stopping the debug life", lambda: _stop_debug(session))
+        stopped = attempt("stopping the debug life", lambda: _stop_debug(session, early))
         value["files"] = attempt("the files", lambda: swap.revert(session, force)) or []
         if stopped is not None:  # what was about to start while we stopped the rest
             stopped = attempt("stopping the debug life again", lambda: _stop_debug(session))
@@ -139,11 +153,11 @@ def run_tail(session: SessionState, force: bool = False, trace: Trace = lambda t
     return value
 
 
-def _stop_debug(session: SessionState) -> Value:
+def _stop_debug(session: SessionState, meanwhile: Callable[[], None] = lambda: None) -> Value:
     if session.facts.started is None:
         return {"left": []}
     asked = session.facts.stopping or {}
-    return life.stop_debug(session, asked.get("timeout_s"), asked.get("port"))
+    return life.stop_debug(session, asked.get("timeout_s"), asked.get("port"), meanwhile)
 
 
 def _describe_left(session: SessionState, reports: Any, stopped: Optional[Value]) -> List[str]:

@@ -83,6 +83,17 @@ def remove_staged(session: SessionState) -> None:
                 files.remove(path)
 
 
+def put_back_early(session: SessionState) -> None:
+    """Put the files back while those who run them are still ending; `revert` has to follow.
+
+    A server takes seconds to end, and so long a file need not stay patched. Compiled files stay
+    aside until then: who ends may still write one over that which was put back.
+    """
+    with session.locked():
+        for one in reversed(session.facts.files):
+            _revert_one(session, one, False, compiled=False)
+
+
 def revert(session: SessionState, force: bool = False) -> List[Report]:
     """Put every original back, last one first, and prove it; one failure stops no other file.
 
@@ -98,14 +109,16 @@ def revert(session: SessionState, force: bool = False) -> List[Report]:
     return reports[::-1]
 
 
-def _revert_one(session: SessionState, one: PlannedFile, force: bool) -> Report:
+def _revert_one(
+    session: SessionState, one: PlannedFile, force: bool, compiled: bool = True
+) -> Report:
     report: Report = {"file": one.file, "path": one.path, "state": "failed", "kept": [], "why": ""}
     try:
         with session.step("revert:file", file=one.file):
             for path in (one.new, files.probe_path(one)):
                 files.remove(path)
             report.update(_take_back(session, one, force))
-        if one.file in session.facts.pycs and report["state"] != "drift":
+        if compiled and one.file in session.facts.pycs and report["state"] != "drift":
             with session.step("revert:pyc", file=one.file):
                 pyc.put_back(one, session.facts.pycs[one.file])
         if report["state"] != "drift":

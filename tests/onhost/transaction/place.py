@@ -60,14 +60,16 @@ def wait_for(fact: Callable[[], Any], limit_s: float = 30.0) -> Any:
 class Place:
     """Everything of one test on one host."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, disk: Path | None = None) -> None:
+        """Everything below `root`, but the install on a file system of its own, `disk`."""
         self.top = root
+        self.disk = root if disk is None else disk
         self.state = str(root / "state")
-        self.root = root / "site"
+        self.root = self.disk / "site"
         self.package_dir = self.root / PACKAGE
         self.children: list[subprocess.Popen[bytes]] = []
         if not self.root.exists():
-            make_install(self.root, root / "cache")
+            make_install(self.root, self.disk / "cache")
         self.before = self.tree()
 
     @classmethod
@@ -79,7 +81,7 @@ class Place:
         """The install and the cache that shares inodes with it."""
         return {
             **{f"site/{k}": v for k, v in snapshot(self.root).items()},
-            **{f"cache/{k}": v for k, v in snapshot(self.top / "cache").items()},
+            **{f"cache/{k}": v for k, v in snapshot(self.disk / "cache").items()},
         }
 
     def changes(self) -> list[str]:
@@ -254,18 +256,32 @@ def stage(place: Place, context: Context, **kw: Any) -> Any:
     return ops_session.OPS["stage"](context, args, raw)[0]
 
 
-def whole_session(place: Place, context: Context, main: Any) -> None:
+def requests_of(
+    place: Place, main: Any, debug: tuple[str, ...] = DEBUG
+) -> list[tuple[str, dict[str, Any], bytes]]:
     """All ops of a session in the order of the main job, from `stage` to `finish`."""
-    stage(place, context)
-    op(context, "describe-server", pid=main.pid, start_time=main.start_time)
-    op(context, "stop-server", which="original", timeout_s=5, port=None)
-    op(context, "swap")
-    op(context, "probe-table", table={"session": SESSION})
-    op(context, "start-server", argv=list(DEBUG), env_set={}, env_unset=[], cwd=None)
-    op(context, "stop-server", which="debug", timeout_s=5, port=None)
-    op(context, "revert")
-    op(context, "restore-server")
-    op(context, "finish")
+    stage_args, raw = place.stage_args()
+    stop = {"timeout_s": 5, "port": None}
+    start = {"argv": list(debug), "env_set": {}, "env_unset": [], "cwd": None}
+    return [
+        ("stage", stage_args, raw),
+        ("describe-server", {"pid": main.pid, "start_time": main.start_time}, b""),
+        ("stop-server", {"which": "original", "announce": True, **stop}, b""),
+        ("stop-server", {"which": "original", **stop}, b""),
+        ("swap", {}, b""),
+        ("probe-table", {"table": {"session": SESSION}}, b""),
+        ("start-server", start, b""),
+        ("stop-server", {"which": "debug", **stop}, b""),
+        ("revert", {}, b""),
+        ("restore-server", {}, b""),
+        ("finish", {}, b""),
+    ]
+
+
+def whole_session(place: Place, context: Context, main: Any) -> None:
+    """Carry out all of them."""
+    for name, args, raw in requests_of(place, main):
+        op(context, name, raw, **args)
 
 
 def session_of(context: Context) -> SessionState:

@@ -1,0 +1,201 @@
+"""The kill matrix: every line of a session's journal, and of its guard's, times every fault.
+
+`python -m tests.chaos.matrix SEED COUNT DIRECTORY` runs that many of its cases, chosen by the
+seed, all of them where the count is 0, and prints one JSON object. A program of its own: it forks.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import random
+import shutil
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from orchestrator.onhost.agent import journal
+from orchestrator.onhost.agent.journal import STEPS
+from tests.chaos import faults
+from tests.chaos.agent import Agent, Forked, ReachedPoint, start_tail
+from tests.chaos.host import DEBUG, BreakableHost
+from tests.onhost.transaction.place import requests_of
+
+_NOWHERE = 10**9
+_CASE_S = 90
+# Longer than any case, so that nothing but a fault ends a lease; a cut leaves it this grace.
+_LEASE_S, _GRACE_S = 600.0, 0.3
+
+
+@dataclass(frozen=True)
+class Case:
+    """One fault at one line: `who` writes the journal there, a session's agent or its guard."""
+
+    who: str
+    line: int
+    label: str
+    fault: str
+
+    def __str__(self) -> str:
+        return f"{self.who} {self.line} ({self.label}): {self.fault}"
+
+
+def run_case(case: Case, directory: Path, disks: bool) -> list[str]:
+    """Break one session on a fresh host; what is not as it was afterwards."""
+    with _host(directory, disks) as host:
+        fault = (faults.SESSION if case.who == "agent" else faults.TAIL)[case.fault]
+        with _forked(case.who, host, case.line) as forked:
+            try:
+                if forked is None:
+                    return ["the point was not reached"]
+                problems = fault(host, forked)
+            except (AssertionError, OSError, TimeoutError) as error:
+                problems = [f"{type(error).__name__}: {error}"]
+        return problems + host.judge()
+
+
+@contextlib.contextmanager
+def _host(directory: Path, disks: bool) -> Iterator[BreakableHost]:
+    host = BreakableHost(directory, disks)
+    try:
+        yield host
+    finally:
+        host.end_processes()
+        host.unmount()
+        shutil.rmtree(directory)
+
+
+@contextlib.contextmanager
+def _forked(who: str, host: BreakableHost, line: int) -> Iterator[Forked | None]:
+    """The process that stands at the line; `None` where it never came there."""
+    agent = Agent(host, line if who == "agent" else _end_of_debug(host))
+    forked: list[Forked] = [agent]
+    try:
+        reached = _drive(host, agent)
+        if who == "guard" and reached:
+            faults.end_guard(host)
+            agent.kill()
+            host.expire()
+            forked.append(start_tail(host, line))
+            reached = forked[-1].reached()
+        yield forked[-1] if reached else None
+    finally:
+        for one in forked:
+            one.close()
+
+
+def _end_of_debug(host: BreakableHost) -> int:
+    """The line that says that the debug life runs: from there a guard has most to undo."""
+    return int(os.environ["SGLDBG_DEBUG_LINE"])
+
+
+def _drive(host: BreakableHost, agent: Agent) -> bool:
+    """Be the controller, up to the agent's point."""
+    main = host.start_server()
+    begin = dict(host.begin_args(lease_s=_LEASE_S), grace_s=_GRACE_S)
+    try:
+        agent.call("begin", begin)
+        for name, args, raw in requests_of(host, main, DEBUG):
+            agent.call(name, args, raw)
+    except ReachedPoint:
+        return True
+    return False
+
+
+def count_lines(directory: Path, disks: bool) -> dict[str, list[str]]:
+    """Run both journals to their end without a fault: the label of each of their lines."""
+    with _host(directory / "count", disks) as host, _forked("agent", host, _NOWHERE) as never:
+        assert never is None, "the session did not come to its end"
+        found = {"agent": [_label(record) for record in host.journal()]}
+        assert not host.judge(), host.judge()
+    debug = found["agent"].index("done start:debug") + 1
+    os.environ["SGLDBG_DEBUG_LINE"] = str(debug)
+    with _host(directory / "tail", disks) as host, _forked("guard", host, _NOWHERE) as never:
+        assert never is None, "the guard's tail stopped"
+        path = os.path.join(host.directory(), "journal.jsonl")
+        found["guard"] = [_label(record) for record in journal.read(path)[debug:]]
+        assert not host.end_session(), host.end_session()
+    return found
+
+
+def _label(record: dict[str, Any]) -> str:
+    file = os.path.basename(record.get("file", ""))
+    return " ".join(filter(None, [record["kind"], record.get("step", ""), file]))
+
+
+def list_cases(lines: dict[str, list[str]], disks: bool) -> list[Case]:
+    """Every line times every fault of whoever writes it."""
+    cases = []
+    for who, table in (("agent", faults.SESSION), ("guard", faults.TAIL)):
+        for number, label in enumerate(lines[who], 1):
+            for fault in table:
+                if disks or fault not in faults.NEEDS_DISKS:
+                    cases.append(Case(who, number, label, fault))
+    return cases
+
+
+def missing_steps(lines: dict[str, list[str]]) -> set[str]:
+    """Positions of the code's own list of steps at which no case breaks anything."""
+    seen = {" ".join(label.split()[:2]) for labels in lines.values() for label in labels}
+    return {f"{kind} {step}" for step in STEPS for kind in ("intent", "done")} - seen
+
+
+def choose(cases: list[Case], count: int, seed: int) -> list[Case]:
+    """`count` of them by the seed, every fault in turn; all for 0."""
+    if not count:
+        return cases
+    shuffled = random.Random(seed).sample(cases, len(cases))
+    turns: dict[str, int] = {}
+    ranked = []
+    for case in shuffled:
+        turns[case.fault] = turns.get(case.fault, 0) + 1
+        ranked.append((turns[case.fault], case))
+    return [case for _, case in sorted(ranked, key=lambda item: item[0])][:count]
+
+
+def run(seed: int, count: int, directory: Path) -> dict[str, Any]:
+    """The matrix or a slice of it, as data."""
+    began = time.monotonic()
+    disks = can_mount(directory)
+    lines = count_lines(directory, disks)
+    cases = list_cases(lines, disks)
+    chosen = choose(cases, count, seed)
+    failures = {}
+    signal.signal(signal.SIGALRM, _too_long)
+    for number, case in enumerate(chosen):
+        signal.alarm(_CASE_S)
+        problems = run_case(case, directory / str(number), disks)
+        signal.alarm(0)
+        if problems:
+            failures[str(case)] = problems
+        sys.stderr.write(f"{case}: {'; '.join(problems) or 'as before'}\n")
+    return {
+        "cases": len(cases),
+        "lines": {who: len(labels) for who, labels in lines.items()},
+        "missing": sorted(missing_steps(lines)),
+        "tried": len(chosen),
+        "kills": sum("SIG" in c.fault or "boot" in c.fault or "link" in c.fault for c in chosen),
+        "disks": disks,
+        "seconds": round(time.monotonic() - began, 1),
+        "failures": failures,
+    }
+
+
+def _too_long(number: int, frame: Any) -> None:
+    raise TimeoutError(f"a case took more than {_CASE_S} s")
+
+
+def can_mount(directory: Path) -> bool:
+    """Whether a file system can be mounted here, so that it can be filled and made read-only."""
+    directory.mkdir(parents=True, exist_ok=True)
+    mount = f"mount -t tmpfs none {directory} && umount {directory}"
+    return os.system(f"({mount}) >/dev/null 2>&1") == 0
+
+
+if __name__ == "__main__":
+    print(json.dumps(run(int(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3]))))
