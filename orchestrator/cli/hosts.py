@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -12,11 +12,12 @@ import click
 
 from orchestrator.cli.options import inventory_option, read_hosts, read_inventory_file
 from orchestrator.errors import HostError
-from orchestrator.model.inventory import Install, Inventory
+from orchestrator.model.inventory import Install, Inventory, Server
 from orchestrator.servers.adopt import show
-from orchestrator.servers.base import Life, shown
+from orchestrator.servers.base import Found, Life, shown
 from orchestrator.session.contact import Contact, close_contacts, join_errors, open_contacts
-from orchestrator.session.observe import with_place
+from orchestrator.session.member import Member
+from orchestrator.session.observe import find_life, locate
 from orchestrator.transport.routes import open_transport
 
 
@@ -46,12 +47,6 @@ def command(hosts: tuple[str, ...], inventory: Path | None, as_json: bool) -> No
         raise error
 
 
-def _installs(contact: Contact, book: Inventory) -> Sequence[Install]:
-    """The installs of the servers that the inventory places on this host."""
-    names = {s.install for s in book.servers.values() if contact.host.name in s.hosts}
-    return [book.installs[n] for n in sorted(names)]
-
-
 def _look(contact: Contact, book: Inventory) -> tuple[dict[str, Any], list[HostError]]:
     """What a host holds, and what is wrong there."""
     row: dict[str, Any] = {"host": contact.host.name, "servers": [], "installs": []}
@@ -67,39 +62,38 @@ def _look(contact: Contact, book: Inventory) -> tuple[dict[str, Any], list[HostE
 def _fill(row: dict[str, Any], contact: Contact, book: Inventory) -> list[HostError]:
     """Fill in what is there; returns an error for every install that is not."""
     assert contact.agent is not None
-    errors: dict[str, HostError] = {}
+    errors: list[HostError] = []
     hello = contact.agent.hello
     row["as"] = f"{hello['user']}@{hello['hostname']}"
     row["unfinished"] = [s["session"] for s in contact.sessions]
-    for install in _installs(contact, book):
-        found = contact.agent.call("find-servers", {"package": install.package}).value
+    for server in [s for s in book.servers.values() if contact.host.name in s.hosts]:
+        install = book.installs[server.install]
+        try:
+            at = {"name": install.name, "package": install.package}
+            at |= _locate(contact, server, install)
+        except HostError as error:
+            if error.code == "lost":
+                raise
+            errors.append(error)
+            at |= {"error": error.message}
+        if at not in row["installs"]:
+            row["installs"].append(at)
+    for package in dict.fromkeys(at["package"] for at in row["installs"]):
+        found = contact.agent.call("find-servers", {"package": package}).value
         row["servers"] += [s | {"argv": list(shown(Life(tuple(s["argv"]))))} for s in found]
-        for pid in [s["pid"] for s in found] or [None]:
-            try:
-                at = {"name": install.name, **_locate(contact, install, pid)}
-            except HostError as error:
-                if error.code == "lost":
-                    raise
-                if error.code == "gone":  # it ended since the question before
-                    continue
-                errors[error.message] = with_place(error, install)
-                at = {"name": install.name, "error": error.message}
-            if at not in row["installs"]:
-                row["installs"].append(at)
-    return list(errors.values())
+    return errors
 
 
-def _locate(contact: Contact, install: Install, pid: int | None) -> dict[str, Any]:
-    assert contact.agent is not None
-    args: dict[str, Any] = {
-        "python": install.python,
-        "package": install.package,
-        "pid": pid,
-        "env": {},
-        "cwd": None,
-    }
-    value: dict[str, Any] = contact.agent.call("locate", args, timeout_s=60.0).value
-    return {"package": install.package, **value}
+def _locate(contact: Contact, server: Server, install: Install) -> Mapping[str, Any]:
+    """Where the install stands for the server that runs there, or would be started there."""
+    member = Member(contact.host, server.hosts.index(contact.host.name), agent=contact.agent)
+    try:
+        member.found = find_life(member, server, install, len(server.hosts))
+    except HostError as error:
+        if error.code != "server-not-found":
+            raise
+        member.found = Found(contact.host.name, None, Life(()))
+    return locate(member, server, install)
 
 
 def _show(row: dict[str, Any]) -> None:

@@ -90,6 +90,8 @@ def show_outcomes(outcomes: Sequence[Outcome], *, as_json: bool) -> None:
         by_text.setdefault((o.ok, text), []).append(o.host)
     for (ok, text), hosts in by_text.items():
         click.echo(f"{fold_hosts(hosts)}: {text}", err=not ok)
+    for hint in dict.fromkeys(hint for o in outcomes for hint in o.hints):
+        click.echo(f"hint: {hint}", err=True)
 
 
 def _nothing(outcome: Outcome) -> Outcome:

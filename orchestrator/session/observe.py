@@ -42,7 +42,7 @@ def look(
 
     def act(member: Member) -> str:
         nodes = len(server.hosts)
-        member.found = _find(member, server, install, nodes)
+        member.found = find_life(member, server, install, nodes)
         member.install = locate(member, server, install)
         _refuse_leftovers(member)
         member.probe_dir = f"{member.channel.hello['tmp_dir']}/sgldbg-{session_id}-{member.name}"
@@ -52,7 +52,8 @@ def look(
     return act
 
 
-def _find(member: Member, server: Server, install: Install, nodes: int) -> Found:
+def find_life(member: Member, server: Server, install: Install, nodes: int) -> Found:
+    """Find the member's part of the server; errors name the inventory's line of the server."""
     try:
         return find(member.channel, server, install, member.host, member.rank, nodes)
     except HostError as error:

@@ -224,8 +224,9 @@ def _sum_up(contact: Contact, outcomes: Sequence[Outcome]) -> Outcome:
 
 
 def _unreached(contact: Contact, stage: str) -> Outcome:
-    message = contact.error.message if contact.error else ""
-    return Outcome(contact.host.name, stage, False, "unknown", "unknown", message)
+    error = contact.error
+    message, hints = (error.message, error.hints) if error else ("", ())
+    return Outcome(contact.host.name, stage, False, "unknown", "unknown", message, hints)
 
 
 def keep_sessions(contacts: Sequence[Contact], wanted: Wanted) -> list[Outcome]:
