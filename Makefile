@@ -10,7 +10,7 @@ python := $(VENV)/bin/python
 # The stamp lies inside, so that a removed environment is made again.
 ready := $(VENV)/.made-by-pyproject.toml
 
-.PHONY: venv demo test test-releases test-sglang check format bench clean
+.PHONY: venv demo test chaos test-releases test-sglang check format bench clean
 
 venv: $(ready)
 
@@ -25,7 +25,12 @@ demo: $(ready)
 	$(VENV)/bin/sgldbg demo
 
 test: $(ready)
-	$(python) -m pytest -n $(JOBS) -m 'not sglang and not releases and not torch'
+	$(python) -m pytest -n $(JOBS) -m 'not sglang and not releases and not torch and not chaos'
+
+# Whole sweeps of which `make test` runs a rotating slice (its seed is printed, SGLDBG_SEED repeats
+# it), such as a controller that is killed at every stage.
+chaos: $(ready)
+	$(python) -m pytest -n $(JOBS) -m chaos
 
 # The source of real SGLang releases; downloads their wheels once.
 test-releases: $(ready)
