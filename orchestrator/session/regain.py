@@ -40,7 +40,8 @@ def regain(transport: Transport, session_id: str, member: Member, until_s: float
             return
         except HostError as error:
             member.error = error
-            if error.code == "taken" or time.monotonic() >= until_s:
+            # One that somebody else has taken up is waited for as well: it will be ended there.
+            if time.monotonic() >= until_s:
                 member.state = member.server = "unknown"
                 return
         time.sleep(_RETRY_S)

@@ -81,10 +81,25 @@ def test_nobody_comes(single: World, small: Project, sgldbg: Command, tmp_path: 
     inventory = ("--inventory", tmp_path / "project" / "inventory.yaml")
     wait_for(single.is_back, "the guard")
     status = sgldbg("status", *inventory)
-    assert (status.code, status.out) == (7, "")
+    report = (
+        "the lease ran out: 2 of 2 files put back, all verified",
+        "the original server runs as process N (no differences)",
+    )
+    assert (status.code, status.out) == (
+        7,
+        f"demo-0: session ID-{NAME} of USER@HOST since WHEN: reverted by guard, its lease is over,"
+        " guard dead, server restored\n"
+        "demo-0:   HOSTS/demo-0/site/sglang/_sgldbg.py: original\n"
+        "demo-0:   HOSTS/demo-0/site/sglang/srt/models/llama_eagle3.py: original\n"
+        f"demo-0:   guard: {report[0]}\n"
+        f"demo-0:   guard: {report[1]}\n",
+    )
     ended = sgldbg("revert", "--all", *inventory)
     single.assert_as_before()
-    assert (ended.code, ended.out) == (0, "")
+    assert (ended.code, ended.out) == (
+        0,
+        f"demo-0: files are as they were, server is as it was ({'; '.join(report)})\n",
+    )
 
 
 def test_a_file_that_somebody_edits_while_it_is_patched(
@@ -98,20 +113,23 @@ def test_a_file_that_somebody_edits_while_it_is_patched(
     target.write_bytes(edited)
     refused = sgldbg("revert", session)
     assert (refused.code, refused.out) == (7, "")
-    assert refused.err == ""
+    path = "HOSTS/demo-0/site/sglang/srt/models/llama_eagle3.py"
+    kept = path.replace("llama", ".llama") + ".sgldbg-orig"
+    assert refused.err.startswith("demo-0: files were changed by somebody else, ")
+    assert f"{path}: drift, it was changed after the swap; kept: {kept})\n" in refused.err
     assert target.read_bytes() == edited
     forced = sgldbg("revert", session, "--force")
-    assert (forced.code, forced.out, forced.err) == (0, "", "")
-    kept = [path for path in target.parent.iterdir() if path.read_bytes() == edited]
-    assert len(kept) == 1
-    kept[0].unlink()
+    assert (forced.code, forced.err) == (0, "")
+    saved = [p for p in target.parent.iterdir() if p.is_file() and p.read_bytes() == edited]
+    assert len(saved) == 1
+    saved[0].unlink()
     single.assert_as_before()
 
 
 def test_a_session_at_work_is_not_taken(
     single: World, small: Project, sgldbg: Command, tmp_path: Path
 ) -> None:
-    """`revert` leaves a live run alone; with `--take` the run ends and says who has it."""
+    """`revert` leaves a live run alone; with `--take` the run is over, and sees how it ended."""
     small.session["until"] |= {"count": 1000, "timeout": "60s"}
     session = small.write()
     with start("run", session, "--runs", tmp_path / "runs") as running:
@@ -129,4 +147,6 @@ def test_a_session_at_work_is_not_taken(
         )
         result = running.end()
     single.assert_as_before()
-    assert (result.code, told(result.err, tmp_path)) == (7, "")
+    assert result.code == 6, result.err
+    assert "demo-0: files are as they were, server is as it was\n" in result.err
+    assert "demo-0: the session had been ended there\n" in result.err
