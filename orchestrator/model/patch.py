@@ -14,11 +14,11 @@ class Anchor:
 
     `file` is relative to the directory that holds the package (`sglang/srt/...`), with slashes.
     `scope` is the qualified name after the key `in`; `None` is the module itself. `position` is
-    one of `before`, `after`, `replace`, `delete` (then `code` is the anchor statement) or `start`
-    (then `code` is `None`). `occurrence` is 1-based and goes with `of`, the number of equal
-    statements that must exist; -1 is the last, 0 is all of them. `within` holds headers of
-    enclosing statements, outermost first. `which` selects among several definitions of `scope`:
-    1-based.
+    one of `before`, `after`, `replace`, `delete` (then `code` is the anchor statement), `wrap`
+    (then `code` is an expression), or `start`, `end`, `return`, `raise`, `decorate`, `import`
+    (then `code` is `None`). `occurrence` is 1-based and goes with `of`, the number of equal places
+    that must exist; -1 is the last, 0 is all of them. `within` holds headers of enclosing
+    statements, outermost first. `which` selects among several definitions of `scope`: 1-based.
     """
 
     file: str
@@ -58,7 +58,8 @@ class Probe:
 
     `once_per` are expressions: one record for each distinct tuple of their values, at most
     `max_keys` of them. `every` lets 1 of N qualifying hits through, `rate_per_s` bounds records
-    per second and process. `ranks` are global ranks.
+    per second and process. `ranks` are global ranks. `takes_value`: the probe stands around an
+    expression, whose value its own expressions know as `value`.
     """
 
     capture: tuple[Capture, ...] = ()
@@ -71,6 +72,7 @@ class Probe:
     emit_if: Capture | None = None
     ranks: tuple[int, ...] = ()
     expect: tuple[Expectation, ...] = ()
+    takes_value: bool = False
     span: Span | None = field(default=None, compare=False)
 
 
@@ -83,11 +85,45 @@ class Insert:
 
 
 @dataclass(frozen=True, slots=True)
+class Replace:
+    """Statements that take the anchor's place; its metavariables stand for what they matched."""
+
+    code: str
+    span: Span | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    """The anchor goes; `pass` takes its place, so that blocks stay whole and lines where they are."""
+
+    span: Span | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Decorate:
+    """An expression that becomes the decorator next to the definition."""
+
+    code: str
+    span: Span | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Import:
+    """Imports for the whole module, behind its docstring and its imports from `__future__`."""
+
+    code: str
+    span: Span | None = field(default=None, compare=False)
+
+
+Action = Probe | Insert | Replace | Delete | Decorate | Import
+
+
+@dataclass(frozen=True, slots=True)
 class Edit:
     """One change: the alternatives for different releases, exactly one of which must fit."""
 
     where: tuple[Anchor, ...]
-    action: Probe | Insert
+    action: Action
     site: str
     span: Span | None = field(default=None, compare=False)
 

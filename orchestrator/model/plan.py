@@ -29,10 +29,14 @@ class Site:
 
 @dataclass(frozen=True, slots=True)
 class Insertion:
-    """Bytes put at `offset` of the original file; removing all of them gives the original back."""
+    """Bytes put at `offset` of the original file, in the place of `removed` if there are any.
+
+    Removing all of them, and putting back what they took the place of, gives the original.
+    """
 
     offset: int
     data: bytes
+    removed: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,9 +1,10 @@
-"""Finds the places in a source that an anchor describes: exactly those, or a reason."""
+"""Finds the statements that an anchor describes: exactly those, or a reason."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import libcst as cst
 
@@ -12,31 +13,33 @@ from orchestrator.model.patch import Anchor
 from orchestrator.model.source import Span
 from orchestrator.patching import ladder
 from orchestrator.patching.source import Source
-from orchestrator.patching.structure.match import match
+from orchestrator.patching.structure.expressions import Expression
+from orchestrator.patching.structure.match import Bindings, match
 from orchestrator.patching.structure.pattern import Pattern, PatternError, parse_pattern
 from orchestrator.patching.structure.walk import (
     Definition,
     Path,
     Statement,
-    docstring_of,
     find_definitions,
     scope_name,
     walk_block,
     walk_definition,
-    walk_parts,
 )
-
-# Statements that say what names mean; the start of a function lies behind them.
-_NAMES = (cst.Global, cst.Nonlocal)
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where an edit goes: `before` or `after` one statement. `scope` is the real scope there."""
+    """Where an edit goes: a side of one statement. `scope` is the real scope there.
+
+    `side` is `before`, `after`, `replace`, `wrap` (then `expression` is what is wrapped) or
+    `decorate`. `bindings` are what the anchor's metavariables stand for.
+    """
 
     statement: Statement
     side: str
     scope: str | None
+    expression: Expression | None = None
+    bindings: Bindings = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,30 +51,34 @@ class _Branch:
     partial: bool
 
 
-def find_places(
-    source: Source, anchor: Anchor, spans: Mapping[str, Span] | None = None
-) -> tuple[Place, ...]:
-    """The places that the anchor describes, in order of the source; never an approximation.
+def find_statements(source: Source, anchor: Anchor, scope: Statement | None) -> tuple[Place, ...]:
+    """The places of an anchor that names a statement, in order of the source.
 
-    Several come back only where the anchor asks for all. `spans` says where the keys of the anchor
-    (`in`, `which`) stand in the patch's file. Raises `PatchError` with state `not found`,
-    `ambiguous`, `out of range`, `refused` or (for the anchor's own text) `parse`.
+    Several come back only where the anchor asks for all. Raises `PatchError` with state
+    `not found`, `ambiguous`, `out of range`, `refused` or (for the anchor's own text) `parse`.
     """
-    scope = _find_scope(source, anchor, spans or {})
-    if anchor.position == "start":
-        return (_start_of(source, anchor, scope),)
-    pattern = _pattern(anchor.code or "", anchor)
-    within = tuple(_pattern(text, anchor) for text in anchor.within)
+    pattern = make_pattern(anchor.code or "", anchor)
     if not pattern.is_statement:
         raise _part_of_statement(source, anchor, pattern)
-    depth = len(scope.path) if scope else 0
+    side = "replace" if anchor.position in ("replace", "delete") else anchor.position
+    if side == "replace" and pattern.is_header:
+        raise _header_only(source, anchor, pattern)
+    inside = within(anchor, scope)
     found = [
-        s
+        Place(s, side, scope_name(s), bindings=bindings)
         for s in candidates(source, scope)
-        if match(pattern, s.node) is not None and is_within(within, s.path[depth:])
+        if (bindings := match(pattern, s.node)) is not None and inside(s)
     ]
-    chosen = _choose(source, anchor, found, pattern, scope)
-    return tuple(Place(s, anchor.position, scope_name(s)) for s in chosen)
+    if not found:
+        raise ladder.missing_anchor(source, anchor, pattern, scope)
+    return choose(source, anchor, found)
+
+
+def within(anchor: Anchor, scope: Statement | None) -> Callable[[Statement], bool]:
+    """Whether a statement of the scope stands within what the anchor's `within` names."""
+    patterns = tuple(make_pattern(text, anchor) for text in anchor.within)
+    depth = len(scope.path) if scope else 0
+    return lambda statement: is_within(patterns, statement.path[depth:])
 
 
 def candidates(source: Source, scope: Statement | None) -> Iterator[Statement]:
@@ -81,7 +88,8 @@ def candidates(source: Source, scope: Statement | None) -> Iterator[Statement]:
     return walk_definition(scope)
 
 
-def _pattern(text: str, anchor: Anchor) -> Pattern:
+def make_pattern(text: str, anchor: Anchor) -> Pattern:
+    """The anchor text as a pattern; raises `PatchError` with state `parse`."""
     try:
         return parse_pattern(text)
     except PatternError as error:
@@ -92,7 +100,11 @@ def _pattern(text: str, anchor: Anchor) -> Pattern:
         ) from None
 
 
-def _find_scope(source: Source, anchor: Anchor, spans: Mapping[str, Span]) -> Statement | None:
+def find_scope(source: Source, anchor: Anchor, spans: Mapping[str, Span]) -> Statement | None:
+    """The one definition that the anchor's `in` names; `None` for the module.
+
+    `spans` says where the keys of the anchor (`in`, `which`) stand in the patch's file.
+    """
     if anchor.scope is None:
         return None
     found = find_definitions(source.module, anchor.scope)
@@ -129,29 +141,6 @@ def _definition_note(source: Source, statement: Statement) -> str:
     return f"line {line}{marks}: `{source.line_text(line).strip()}`"
 
 
-def _start_of(source: Source, anchor: Anchor, scope: Statement | None) -> Place:
-    """Behind the docstring and leading `global`, `nonlocal` and `__future__` lines, if any."""
-    if scope is None:
-        statements = list(walk_block(source.module, (), nested=False))
-        docstring = docstring_of(source.module)
-    else:
-        assert isinstance(scope.node, Definition)
-        statements = list(walk_parts(scope.node, scope.path, nested=False))
-        docstring = docstring_of(scope.node.body)
-    if not statements:
-        raise PatchError(
-            f"`{source.file}` holds no statement", state="not found", span=anchor.span,
-            file=source.file,
-        )  # fmt: skip
-    last: Statement | None = None
-    for statement in statements:
-        node = statement.node
-        if node is not docstring and not isinstance(node, _NAMES) and not is_future(node):
-            break
-        last = statement
-    return Place(last or statements[0], "after" if last else "before", anchor.scope)
-
-
 def is_future(node: cst.CSTNode) -> bool:
     """Whether a statement imports from `__future__`, before which only a docstring may stand."""
     if not isinstance(node, cst.ImportFrom) or not isinstance(node.module, cst.Name):
@@ -159,44 +148,37 @@ def is_future(node: cst.CSTNode) -> bool:
     return node.module.value == "__future__" and not node.relative
 
 
-def _choose(
-    source: Source,
-    anchor: Anchor,
-    found: Sequence[Statement],
-    pattern: Pattern,
-    scope: Statement | None,
-) -> Sequence[Statement]:
-    if not found:
-        raise ladder.missing_anchor(source, anchor, pattern, scope)
+def choose(
+    source: Source, anchor: Anchor, found: Sequence[Place], *, all_of_them: bool = False
+) -> tuple[Place, ...]:
+    """Those of the found places that `occurrence` and `of` select; all, only where asked for."""
     wanted = anchor.occurrence
     if anchor.of is not None and len(found) != anchor.of:
         raise _out_of_range(source, anchor, found, f"`of: {anchor.of}` was expected")
-    if wanted is None and len(found) == 1:
-        return found
+    if wanted == 0 or (wanted is None and (all_of_them or len(found) == 1)):
+        return tuple(found)
     if wanted is None:
         raise _ambiguous(source, anchor, found)
-    if wanted == 0:
-        return found
     if wanted > len(found):
         raise _out_of_range(source, anchor, found, f"there is no `occurrence: {wanted}`")
-    return [found[wanted - 1 if wanted > 0 else wanted]]
+    return (found[wanted - 1 if wanted > 0 else wanted],)
 
 
 def _out_of_range(
-    source: Source, anchor: Anchor, found: Sequence[Statement], problem: str
+    source: Source, anchor: Anchor, found: Sequence[Place], problem: str
 ) -> PatchError:
     return PatchError(
         f"the anchor fits {_count(len(found), 'place')} in {_where(source, anchor)}: {problem}",
         state="out of range",
         span=anchor.code_span or anchor.span,
-        notes=[place_note(source, s) for s in found],
+        notes=_place_notes(source, found),
         file=source.file,
     )
 
 
-def _ambiguous(source: Source, anchor: Anchor, found: Sequence[Statement]) -> PatchError:
+def _ambiguous(source: Source, anchor: Anchor, found: Sequence[Place]) -> PatchError:
     hints = []
-    scopes = list(dict.fromkeys(scope_name(s) for s in found))
+    scopes = list(dict.fromkeys(p.scope for p in found))
     if anchor.scope is None and len(scopes) > 1:
         lines = [f"`{ladder.yaml_line('in', s)}`" for s in scopes if s]
         hints.append(f"name the scope: {' or '.join(lines)}")
@@ -207,10 +189,19 @@ def _ambiguous(source: Source, anchor: Anchor, found: Sequence[Statement]) -> Pa
         f"the anchor fits {len(found)} places in {_where(source, anchor)}",
         state="ambiguous",
         span=anchor.code_span or anchor.span,
-        notes=[place_note(source, s) for s in found],
+        notes=_place_notes(source, found),
         hints=hints,
         file=source.file,
     )
+
+
+def _place_notes(source: Source, found: Sequence[Place]) -> list[str]:
+    """Every place; several expressions of one statement are told as one."""
+    notes = Counter(place_note(source, p.statement) for p in found)
+    return [
+        note if count == 1 else note.replace(":", f", {count} times:", 1)
+        for note, count in notes.items()
+    ]
 
 
 def place_note(source: Source, statement: Statement) -> str:
@@ -229,9 +220,21 @@ def _count(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
-def _part_of_statement(source: Source, anchor: Anchor, pattern: Pattern) -> PatchError:
+def _header_only(source: Source, anchor: Anchor, pattern: Pattern) -> PatchError:
     return PatchError(
-        f"`{pattern.text}` is a part of a statement: nothing can stand {anchor.position} it",
+        f"`{pattern.text}` is only the header of a statement: its body would go with it unseen",
+        state="refused",
+        span=anchor.code_span or anchor.span,
+        hints=("write the body too, as `$$$BODY` in a line of its own, indented",),
+        file=source.file,
+    )
+
+
+def _part_of_statement(source: Source, anchor: Anchor, pattern: Pattern) -> PatchError:
+    beside = anchor.position in ("before", "after")
+    what = f"nothing can stand {anchor.position} it" if beside else "it cannot go alone"
+    return PatchError(
+        f"`{pattern.text}` is a part of a statement: {what}",
         state="refused",
         span=anchor.code_span or anchor.span,
         hints=(

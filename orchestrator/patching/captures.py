@@ -28,6 +28,8 @@ _COSTS = {
     "clone": "copies the whole tensor",
     "contiguous": "may copy the whole tensor",
 }
+# What the expressions of a probe around an expression call the value that passes.
+VALUE = "value"
 # Every module has these although nothing in it binds them.
 _MODULE_NAMES = frozenset({"__name__", "__file__", "__doc__", "__spec__", "__package__",
                            "__loader__", "__path__", "__builtins__", "__cached__"})  # fmt: skip
@@ -43,16 +45,22 @@ class _Asked:
     extra: frozenset[str] = frozenset()
 
 
-def check_captures(probe: Probe, standing: Standing) -> tuple[str, ...]:
+def check_captures(probe: Probe, standing: Standing, inner: str | None = None) -> tuple[str, ...]:
     """Warnings about a probe's expressions; raises `PatchError` with state `capture`.
 
     All expressions are checked; the first that cannot work is the error, the others its notes.
+    `inner` is what the probe stands inside of where it sees none of the function's names.
     """
     problems: list[PatchError] = []
     found: list[str] = []
+    if probe.takes_value and not inner and VALUE in (standing.state or {}):
+        found.append(
+            f"`{VALUE}` is the value that passes at line {standing.line}, not the name of the same "
+            f"spelling in {standing.title}"
+        )
     for asked in _asked(probe):
         try:
-            found.extend(_check(asked, standing))
+            found.extend(_check(asked, standing, inner))
         except PatchError as error:
             problems.append(error)
     if problems:
@@ -68,27 +76,35 @@ def check_captures(probe: Probe, standing: Standing) -> tuple[str, ...]:
 
 
 def _asked(probe: Probe) -> Iterator[_Asked]:
+    extra = frozenset({VALUE} if probe.takes_value else ())
     for capture in (*probe.capture, *probe.once_per):
-        yield _Asked(capture.name, capture.expression, capture.span)
+        yield _of(capture.name, capture, extra)
     if probe.when is not None:
-        yield _of("when", probe.when)
+        yield _of("when", probe.when, extra)
     if probe.emit_if is not None:
-        yield _of("emit_if", probe.emit_if, frozenset({"stats"}))
+        yield _of("emit_if", probe.emit_if, extra | {"stats"})
     for expectation in probe.expect:
-        yield _Asked(expectation.name, expectation.that, expectation.span)
+        yield _Asked(expectation.name, expectation.that, expectation.span, extra)
         if expectation.when is not None:
-            yield _Asked(expectation.name, expectation.when, expectation.span)
+            yield _Asked(expectation.name, expectation.when, expectation.span, extra)
 
 
-def _of(label: str, capture: Capture, extra: frozenset[str] = frozenset()) -> _Asked:
+def _of(label: str, capture: Capture, extra: frozenset[str]) -> _Asked:
     return _Asked(label, capture.expression, capture.span, extra)
 
 
-def _check(asked: _Asked, standing: Standing) -> Iterator[str]:
+def _check(asked: _Asked, standing: Standing, inner: str | None) -> Iterator[str]:
     tree, table = _parse(asked)
     _refuse_super(tree, asked)
     for name in sorted(_free_names(table) - asked.extra):
-        yield from _check_name(name, asked, standing)
+        if inner is not None and not _is_known_outside(name, standing):
+            raise _refusal(
+                asked,
+                f"`{name}` is not known inside {inner}: only `{VALUE}` and the module's names are",
+                hints=(f"wrap the whole {inner.partition(' ')[2]}, or probe at its statement",),
+            )
+        if inner is None:
+            yield from _check_name(name, asked, standing)
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
             cost = _COSTS.get(node.func.attr)
@@ -135,6 +151,13 @@ def _free_names(table: symtable.SymbolTable) -> set[str]:
     for child in table.get_children():
         names |= _free_names(child)
     return {n for n in names if not n.startswith(".")}
+
+
+def _is_known_outside(name: str, standing: Standing) -> bool:
+    """Whether the module itself binds a name, or Python does."""
+    module = standing.tables[0]
+    known = _binds(_lookup(module, name)) or _is_global_elsewhere(module, name)
+    return known or hasattr(builtins, name) or name in _MODULE_NAMES or _has_star(standing.module)
 
 
 def _check_name(name: str, asked: _Asked, standing: Standing) -> Iterator[str]:

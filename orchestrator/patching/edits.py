@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import libcst as cst
 
 from orchestrator.errors import PatchError
-from orchestrator.model.patch import Insert
+from orchestrator.model.patch import Decorate, Import, Insert
 from orchestrator.patching.anchor import Place, is_future
 from orchestrator.patching.source import Source
-from orchestrator.patching.splice import Change, New
+from orchestrator.patching.splice import Change
 from orchestrator.patching.structure.match import same_code
 from orchestrator.patching.structure.walk import Path, Statement, Step, docstring_of, walk_block
-
-RUNTIME = "_sgldbg"
+from orchestrator.patching.taps import RUNTIME, make_tap, tap_code
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,24 +26,24 @@ class Made:
     moves: bool
 
 
-def probe_code(site: str, *, copies: bool) -> str:
-    """The one expression statement of a probe; outside of functions it passes a copy."""
-    shown = "dict(locals())" if copies else "locals()"
+def probe_code(site: str, *, shown: str) -> str:
+    """The one expression statement of a probe; `shown` is the code that gives the names there."""
     return f'{RUNTIME}.off("{site}") or {RUNTIME}.hit("{site}", {shown})'
 
 
-def import_code(package: str) -> str:
-    """The one import that the probes of a file share."""
-    return f"from {package} import {RUNTIME}"
-
-
-def make_probe(place: Place, site: str, *, copies: bool) -> Made:
+def make_probe(place: Place, site: str, *, shown: str, takes_value: bool) -> Made:
     """A probe on the line of its anchor, or on one beside it, wherever that means the same.
 
     At a compound statement it ends the line before, or begins the line behind; a line of its own
-    remains where there is neither.
+    remains where there is neither. With `takes_value` it stands around an expression: that of the
+    place, or what a `return` gives.
     """
-    node = _small(probe_code(site, copies=copies))
+    expression = _value_at(place) if takes_value else None
+    if expression is not None:
+        path, value = expression
+        return Made(Change(path, "wrap", (make_tap(site, value, shown=shown),)), moves=False)
+    code = tap_code(site, "None", shown) if takes_value else probe_code(site, shown=shown)
+    node = _small(code)
     statement = place.statement
     if statement.is_small:
         return Made(Change(statement.path, place.side, (node,)), moves=False)
@@ -53,6 +52,33 @@ def make_probe(place: Place, site: str, *, copies: bool) -> Made:
         side = "after" if place.side == "before" else "before"
         return Made(Change(beside, side, (node,)), moves=False)
     return Made(Change(statement.path, place.side, (_line(node),)), moves=True)
+
+
+def _value_at(place: Place) -> tuple[Path, cst.BaseExpression] | None:
+    """The expression whose value a probe takes; `None` where nothing is returned."""
+    if place.expression is not None:
+        return place.expression.path, place.expression.node
+    node = place.statement.node
+    if place.side == "before" and isinstance(node, cst.Return) and node.value is not None:
+        return (*place.statement.path, Step(node, "value")), node.value
+    return None
+
+
+def make_decorator(place: Place, action: Decorate) -> Made:
+    """A decorator on a line of its own, the one that is applied first."""
+    try:
+        expression = cst.parse_expression(textwrap.dedent(action.code).strip().removeprefix("@"))
+    except cst.ParserSyntaxError:
+        raise PatchError(
+            "the decorator cannot be parsed", state="parse", span=action.span
+        ) from None
+    node = cst.Decorator(expression)
+    newline = newline_at(place)
+    if newline is not None:
+        changed = node.visit(_Newlines(newline))
+        assert isinstance(changed, cst.Decorator)
+        node = changed
+    return Made(Change(place.statement.path, "decorate", (node,)), moves=True)
 
 
 def _neighbour(statement: Statement, step: int) -> Path | None:
@@ -76,9 +102,9 @@ def make_insert(source: Source, place: Place, insert: Insert) -> Made:
     """
     nodes = parse_insert(insert)
     path, side = place.statement.path, place.side
-    newline = _newline_at(place)
+    newline = newline_at(place)
     if newline is not None:
-        nodes = tuple(_with_newline(n, newline) for n in nodes)
+        nodes = tuple(with_newline(n, newline) for n in nodes)
     if not place.statement.is_small:
         return Made(Change(path, side, nodes), moves=True)
     line = path[-1].node
@@ -86,7 +112,7 @@ def make_insert(source: Source, place: Place, insert: Insert) -> Made:
     at_edge = place.statement.index == (0 if side == "before" else len(body) - 1)
     if isinstance(line, cst.SimpleStatementLine) and at_edge:
         return Made(Change(path[:-1], side, nodes), moves=True)
-    small = _all_small(nodes)
+    small = all_small(nodes)
     if small is None:
         raise PatchError(
             f"line {source.line_of(place.statement.node)} is shared by several statements: "
@@ -115,7 +141,8 @@ def parse_insert(insert: Insert) -> tuple[cst.SimpleStatementLine | cst.BaseComp
     return (first, *rest)
 
 
-def _all_small(nodes: Sequence[New]) -> tuple[cst.BaseSmallStatement, ...] | None:
+def all_small(nodes: Sequence[cst.CSTNode]) -> tuple[cst.BaseSmallStatement, ...] | None:
+    """The small statements of lines that hold nothing else, in one row."""
     small: list[cst.BaseSmallStatement] = []
     for node in nodes:
         if not isinstance(node, cst.SimpleStatementLine):
@@ -124,7 +151,7 @@ def _all_small(nodes: Sequence[New]) -> tuple[cst.BaseSmallStatement, ...] | Non
     return tuple(small)
 
 
-def _newline_at(place: Place) -> str | None:
+def newline_at(place: Place) -> str | None:
     """The end of the anchor's line, where it is not the file's usual one."""
     node: cst.CSTNode = place.statement.path[-1].node if place.statement.is_small else (
         place.statement.node
@@ -146,39 +173,84 @@ class _Newlines(cst.CSTTransformer):
         return updated_node.with_changes(value=self.value)
 
 
-def _with_newline(
+def with_newline(
     node: cst.SimpleStatementLine | cst.BaseCompoundStatement, value: str
 ) -> cst.SimpleStatementLine | cst.BaseCompoundStatement:
+    """The statement with all its lines ending like that."""
     changed = node.visit(_Newlines(value))
     assert isinstance(changed, cst.SimpleStatementLine | cst.BaseCompoundStatement)
     return changed
 
 
-def make_import(source: Source, package: str, changes: Sequence[Change]) -> Made:
-    """The import of the runtime, before anything that uses it.
+def parse_import(action: Import) -> tuple[cst.BaseSmallStatement, ...]:
+    """The import statements of an edit, one by one."""
+    small = all_small(parse_insert(Insert(action.code, action.span)))
+    if small is None or not all(isinstance(s, cst.Import | cst.ImportFrom) for s in small):
+        raise PatchError("only import statements can be imported", state="parse", span=action.span)
+    return small
 
-    It ends the line of the docstring or the last `__future__` import, or begins the line of a
-    simple statement that runs before all sites; a line of its own remains where there is none.
+
+def find_import(source: Source, node: cst.BaseSmallStatement) -> int | None:
+    """The line where the module itself imports the same already."""
+    for statement in walk_block(source.module, (), nested=False):
+        if same_code(node, statement.node):
+            return source.line_of(statement.node)
+    return None
+
+
+def imported_names(node: cst.BaseSmallStatement) -> Iterator[str]:
+    """The names that an import statement binds."""
+    names = node.names if isinstance(node, cst.Import | cst.ImportFrom) else ()
+    for alias in names if not isinstance(names, cst.ImportStar) else ():
+        bound: cst.CSTNode = alias.asname.name if alias.asname is not None else alias.name
+        while isinstance(bound, cst.Attribute):
+            bound = bound.value
+        if isinstance(bound, cst.Name):
+            yield bound.value
+
+
+def runtime_import(package: str) -> cst.BaseSmallStatement:
+    """The one import that the probes of a file share."""
+    return _small(f"from {package} import {RUNTIME}")
+
+
+def make_imports(
+    source: Source, nodes: Sequence[cst.BaseSmallStatement], changes: Sequence[Change]
+) -> Made:
+    """Imports before anything that uses them.
+
+    They end the line of the docstring or the last `__future__` import, or begin the line of a
+    simple statement that runs before all sites; lines of their own remain where there is none.
     """
-    node = _small(import_code(package))
     statements = list(walk_block(source.module, (), nested=False))
     docstring = docstring_of(source.module)
+    gone = {_key(c.path) for c in changes if c.side == "replace"}
     leading: Statement | None = None
     for statement in statements:
         if statement.node is not docstring and not is_future(statement.node):
             break
         leading = statement
+    own_lines = tuple(_line(node) for node in nodes)
     if leading is not None:
-        return Made(Change(leading.path, "after", (node,)), moves=False)
-    first_use = min(change.top for change in changes)
+        if _key(leading.path[:-1]) in gone:
+            return Made(Change(leading.path[:-1], "after", own_lines), moves=True)
+        return Made(Change(leading.path, "after", tuple(nodes)), moves=False)
+    first_use = min((change.top for change in changes), default=len(statements))
     own_line = any(change.top == first_use and len(change.path) == 1 for change in changes)
     for statement in statements:
         index = statement.path[0].index
         assert index is not None
         simple = len(statement.path) == 2 and statement.is_small
-        if simple and (index < first_use or (index == first_use and not own_line)):
-            return Made(Change(statement.path, "before", (node,)), moves=False)
-    return Made(Change(statements[0].path[:1], "before", (_line(node),)), moves=True)
+        if not simple or _key(statement.path[:-1]) in gone:
+            continue
+        if index < first_use or (index == first_use and not own_line):
+            return Made(Change(statement.path, "before", tuple(nodes)), moves=False)
+    return Made(Change(statements[0].path[:1], "before", own_lines), moves=True)
+
+
+def _key(path: Path) -> tuple[int, str, int | None]:
+    last = path[-1]
+    return id(last.node), last.field, last.index
 
 
 def stands_already(place: Place, insert: Insert) -> bool:
@@ -186,7 +258,7 @@ def stands_already(place: Place, insert: Insert) -> bool:
     wanted = parse_insert(insert)
     statement = place.statement
     above = statement.path[:-1] if statement.is_small else statement.path
-    small = _all_small(wanted)
+    small = all_small(wanted)
     if small is not None and _stand(statement.container, statement.index, place.side, small):
         return True
     index = above[-1].index

@@ -3,28 +3,49 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+import libcst as cst
+
 from orchestrator.errors import PatchError
-from orchestrator.model.patch import Anchor, Edit, Insert, Patch, Probe
+from orchestrator.model.patch import (
+    Anchor,
+    Decorate,
+    Delete,
+    Edit,
+    Import,
+    Insert,
+    Patch,
+    Probe,
+    Replace,
+)
 from orchestrator.model.plan import Insertion, Site
 from orchestrator.model.source import Span
-from orchestrator.patching.anchor import Place, find_places
+from orchestrator.patching.anchor import Place, candidates, find_scope
 from orchestrator.patching.captures import check_captures
+from orchestrator.patching.conflicts import Claim, refuse_conflicts
 from orchestrator.patching.edits import (
     Made,
-    make_import,
+    find_import,
+    imported_names,
+    make_decorator,
+    make_imports,
     make_insert,
     make_probe,
+    parse_import,
+    runtime_import,
     stands_already,
 )
+from orchestrator.patching.places import find_places
 from orchestrator.patching.proofs import prove
 from orchestrator.patching.refusals import refuse_bound_names, refuse_place, refuse_unreachable
-from orchestrator.patching.removal import find_ours
+from orchestrator.patching.removal import find_ours, find_taps
+from orchestrator.patching.replacing import is_replaced_already, make_replace
 from orchestrator.patching.source import Source, read_source
 from orchestrator.patching.splice import splice
 from orchestrator.patching.standing import Standing, class_of, find_standing, may_clear_locals
+from orchestrator.patching.structure.match import same_code
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,12 +62,13 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class Fitted:
-    """One wanted edit that fits a source: what it makes, at which sites."""
+    """One wanted edit that fits a source: what it makes, at which sites; a site for each."""
 
     wanted: Wanted
     made: tuple[Made, ...]
     sites: tuple[Site, ...]
     warnings: tuple[str, ...]
+    imports: tuple[cst.BaseSmallStatement, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +99,9 @@ def fit(source: Source, wanted: Wanted) -> Fitted:
     """
     try:
         _refuse_patched(source, wanted)
-        places = find_places(source, wanted.anchor, _spans(wanted))
+        if isinstance(wanted.edit.action, Import):
+            return _fit_import(source, wanted, wanted.edit.action)
+        places = _find(source, wanted)
         parts = [_fit_place(source, wanted, place) for place in places]
     except PatchError as error:
         error.file = error.file or source.file
@@ -88,30 +112,106 @@ def fit(source: Source, wanted: Wanted) -> Fitted:
 
 
 def edit_source(source: Source, fitted: Sequence[Fitted]) -> Edited:
-    """The source with all these edits, proven; raises `PatchError` with state `proof`."""
-    if not fitted:
-        return Edited(source.data, _sha256(source.data), (), (), ())
+    """The source with all these edits, proven; raises `PatchError` with state `proof`, or with
+    `conflict` where they do not go together.
+    """
+    claims = [
+        Claim(f.wanted.edit, site, made.change)
+        for f in fitted
+        for made, site in zip(f.made, f.sites, strict=False)
+    ]
+    refuse_conflicts(claims)
     made = [m for f in fitted for m in f.made]
     probes = [f for f in fitted if isinstance(f.wanted.edit.action, Probe)]
     warnings = [w for f in fitted for w in f.warnings]
-    if probes:
-        changes = [m.change for f in probes for m in f.made]
-        first = make_import(source, probes[0].wanted.package, changes)
+    imports = [runtime_import(probes[0].wanted.package)] if probes else []
+    imports += _distinct(node for f in fitted for node in f.imports)
+    if imports:
+        first = make_imports(source, imports, [m.change for m in made])
         if first.moves:
-            warnings.append(
-                f"`{source.file}`: the import of the runtime has its own line: the lines below move"
-            )
+            what = "the import of the runtime has its own line"
+            if imports[1:] or not probes:
+                what = "the imports have lines of their own"
+            warnings.append(f"`{source.file}`: {what}: the lines below move")
         made.insert(0, first)
+    if not made:
+        return Edited(source.data, _sha256(source.data), (), _sites(fitted), tuple(warnings))
     after, insertions = splice(source, [m.change for m in made])
     warnings += prove(
         source,
         after,
         insertions,
         probes_only=len(probes) == len(fitted),
+        imported=frozenset(n for node in imports for n in imported_names(node)),
         lines_stay=not any(m.moves for m in made),
     )
-    sites = tuple(s for f in fitted for s in f.sites)
-    return Edited(after, _sha256(after), insertions, sites, tuple(dict.fromkeys(warnings)))
+    told = tuple(dict.fromkeys(warnings))
+    return Edited(after, _sha256(after), insertions, _sites(fitted), told)
+
+
+def _sites(fitted: Sequence[Fitted]) -> tuple[Site, ...]:
+    return tuple(s for f in fitted for s in f.sites)
+
+
+def _distinct(nodes: Iterable[cst.BaseSmallStatement]) -> list[cst.BaseSmallStatement]:
+    found: list[cst.BaseSmallStatement] = []
+    for node in nodes:
+        if not any(same_code(node, other) for other in found):
+            found.append(node)
+    return found
+
+
+def _find(source: Source, wanted: Wanted) -> tuple[Place, ...]:
+    """The places of an edit; where what replaces them stands already, that is the error."""
+    action = wanted.edit.action
+    try:
+        places = find_places(source, wanted.anchor, _spans(wanted))
+        nodes = [p.statement.node for p in places]
+        failure = None
+    except PatchError as error:
+        if error.state != "not found" or not isinstance(action, Replace):
+            raise
+        scope = find_scope(source, wanted.anchor, _spans(wanted))
+        places, nodes = (), [s.node for s in candidates(source, scope)]
+        failure = error
+    there = is_replaced_already(action, nodes) if isinstance(action, Replace) else None
+    if there is not None:
+        raise PatchError(
+            f"the code that replaces stands already in line {source.line_of(there)} of "
+            f"`{source.file}`",
+            state="already there",
+            span=wanted.anchor.span,
+            file=source.file,
+        ) from None
+    if failure is not None:
+        raise failure
+    return places
+
+
+def _fit_import(source: Source, wanted: Wanted, action: Import) -> Fitted:
+    """Imports that the module has already are left out, with a word about it."""
+    nodes, warnings = [], []
+    if not source.module.body:
+        raise PatchError(
+            f"`{source.file}` holds no statement", state="not found", span=wanted.anchor.span
+        )
+    for node in parse_import(action):
+        line = find_import(source, node)
+        if line is None:
+            nodes.append(node)
+        else:
+            code = source.module.code_for_node(node).strip().rstrip("; ")
+            warnings.append(f"line {line} of `{source.file}` has `{code}` already")
+    site = Site(
+        site=wanted.edit.site,
+        patch=wanted.patch.name,
+        file=source.file,
+        scope=None,
+        line=1,
+        text=source.line_text(1),
+        alternative=wanted.alternative,
+    )
+    return Fitted(wanted, (), (site,), tuple(warnings), tuple(nodes))
 
 
 def _spans(wanted: Wanted) -> dict[str, Span]:
@@ -125,11 +225,12 @@ def _spans(wanted: Wanted) -> dict[str, Span]:
 
 
 def _refuse_patched(source: Source, wanted: Wanted) -> None:
-    ours = find_ours(source)
+    ours = [(o.site, source.line_of(o.statement.node)) for o in find_ours(source)]
+    ours += [(tap.site, tap.line) for tap in find_taps(source)]
     if not ours:
         return
-    same = [o for o in ours if o.site == wanted.edit.site]
-    line = source.line_of((same or ours)[0].statement.node)
+    same = [o for o in ours if o[0] == wanted.edit.site]
+    line = (same or ours)[0][1]
     what = f"the probe `{wanted.edit.site}`" if same else "a statement of sgldbg"
     raise PatchError(
         f"{what} already stands in `{source.file}`, line {line}",
@@ -147,18 +248,12 @@ def _fit_place(source: Source, wanted: Wanted, place: Place) -> tuple[Made, Site
     standing = find_standing(source, place)
     if isinstance(action, Insert) and stands_already(place, action):
         raise _inserted_already(source, wanted, place)
-    refuse_unreachable(source, place, standing, span)
-    warnings: list[str] = []
-    if isinstance(action, Insert):
-        made = make_insert(source, place, action)
-    else:
-        made, warnings = _fit_probe(source, wanted, place, standing)
+    if place.side != "replace":
+        refuse_unreachable(source, place, standing, span)
+    made, warnings = _make(source, wanted, place, standing)
     line = source.line_of(place.statement.node)
     if made.moves:
-        warnings.append(
-            f"`{source.file}`: `{wanted.edit.site}` has its own line at line {line}: "
-            "the lines below move"
-        )
+        warnings.append(_moves(source, wanted, line))
     clears = isinstance(action, Probe) and standing is not None and may_clear_locals(standing)
     site = Site(
         site=wanted.edit.site,
@@ -174,22 +269,47 @@ def _fit_place(source: Source, wanted: Wanted, place: Place) -> tuple[Made, Site
     return made, site, warnings
 
 
-def _fit_probe(
+def _moves(source: Source, wanted: Wanted, line: int) -> str:
+    where = f"`{source.file}`: `{wanted.edit.site}`"
+    if isinstance(wanted.edit.action, Replace | Delete):
+        return f"{where} changes the number of lines at line {line}: the lines below move"
+    return f"{where} has its own line at line {line}: the lines below move"
+
+
+def _make(
     source: Source, wanted: Wanted, place: Place, standing: Standing | None
 ) -> tuple[Made, list[str]]:
-    probe = wanted.edit.action
-    assert isinstance(probe, Probe)
+    match wanted.edit.action:
+        case Insert() as insert:
+            return make_insert(source, place, insert), []
+        case Replace() | Delete() as action:
+            return make_replace(source, place, action), []
+        case Decorate() as decorate:
+            return make_decorator(place, decorate), []
+        case Probe() as probe:
+            return _fit_probe(source, wanted, probe, place, standing)
+        case Import():
+            raise AssertionError("an import has no place of its own")
+
+
+def _fit_probe(
+    source: Source, wanted: Wanted, probe: Probe, place: Place, standing: Standing | None
+) -> tuple[Made, list[str]]:
     scopes = place.statement.definitions()
+    inner = place.expression.inner if place.expression else None
     copies = not scopes or not hasattr(scopes[-1], "params")
-    used = frozenset({"_sgldbg", "locals", "dict"} if copies else {"_sgldbg", "locals"})
-    refuse_bound_names(source, standing, place, used, wanted.anchor.span)
+    # Inside a lambda or comprehension `locals()` would show other names in each Python.
+    shown = "{}" if inner else "dict(locals())" if copies else "locals()"
+    used = {"_sgldbg"} | ({"locals"} if not inner else set()) | ({"dict"} if copies else set())
+    refuse_bound_names(source, standing, place, frozenset(used), wanted.anchor.span)
     warnings = []
-    if copies:
+    if copies and not inner:
         line = source.line_of(place.statement.node)
         warnings.append(f"line {line} of `{source.file}` runs once, when the module is imported")
     if standing is not None:
-        warnings += check_captures(probe, standing)
-    return make_probe(place, wanted.edit.site, copies=copies), warnings
+        warnings += check_captures(probe, standing, inner)
+    made = make_probe(place, wanted.edit.site, shown=shown, takes_value=probe.takes_value)
+    return made, warnings
 
 
 def _class_name(place: Place) -> str | None:

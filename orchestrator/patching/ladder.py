@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import libcst as cst
 
@@ -13,6 +13,7 @@ from orchestrator.errors import PatchError
 from orchestrator.model.patch import Anchor
 from orchestrator.model.source import Span
 from orchestrator.patching.source import Source
+from orchestrator.patching.structure.expressions import walk_expressions
 from orchestrator.patching.structure.match import match
 from orchestrator.patching.structure.pattern import (
     Pattern,
@@ -110,6 +111,52 @@ def missing_anchor(
         hints=hints,
         file=source.file,
     )
+
+
+def missing_expression(
+    source: Source, anchor: Anchor, pattern: Pattern, inside: Iterable[Statement]
+) -> PatchError:
+    """The error for an expression that stands nowhere in the scope, or only where none is wrapped.
+
+    With any arguments, it may be there once.
+    """
+    where = f"`{anchor.scope}` of `{source.file}`" if anchor.scope else f"`{source.file}`"
+    statements = list(inside)
+    hints = []
+    loose = _any_arguments(pattern.node)
+    if loose is not None:
+        looser = Pattern(pattern.text, loose, is_header=False)
+        found = [
+            e for s in statements for e in walk_expressions(s) if match(looser, e.node) is not None
+        ]
+        if len(found) == 1:
+            line = yaml_line("wrap", _text_of(source, looser))
+            at = source.line_of(found[0].statement.node)
+            hints.append(f"with any arguments it fits line {at}: `{line}`")
+    moved = _moved_expressions(source, pattern) if anchor.scope else []
+    return PatchError(
+        f"the expression was not found in {where}",
+        state="not found",
+        span=anchor.code_span or anchor.span,
+        notes=("targets, patterns, annotations and parts of f-strings are not looked at",),
+        hints=[*hints, *moved],
+        file=source.file,
+    )
+
+
+def _moved_expressions(source: Source, pattern: Pattern) -> list[str]:
+    places = dict.fromkeys(
+        (scope_name(s), source.line_of(s.node))
+        for s in walk_block(source.module, (), nested=True)
+        for e in walk_expressions(s)
+        if match(pattern, e.node) is not None
+    )
+    return [
+        f"the same expression stands in line {line}: `{yaml_line('in', name)}`"
+        if name
+        else f"the same expression stands in line {line}, outside of functions: no `in`"
+        for name, line in list(places)[:_SHOWN]
+    ]
 
 
 def _outside_branch(

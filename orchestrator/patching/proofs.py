@@ -26,13 +26,15 @@ def prove(
     *,
     probes_only: bool,
     lines_stay: bool,
+    imported: frozenset[str] = frozenset(),
 ) -> tuple[str, ...]:
     """Warnings about what cannot be proven here or what inserted code changes.
 
     Raises `PatchError` with state `proof` where (1) taking the insertions out does not give the
     original bytes, (2) the tree without our statements differs from the original's, with its line
     numbers if they are to stay, (3) a scope's names differ, or (4) it does not compile. With code
-    of the user's among the insertions, 2 is left out and 3 is told instead of refused.
+    of the user's among the insertions, 2 is left out and 3 is told instead of refused; names that
+    the module gets because imports of them were `imported` are not worth a word.
     """
     back = remove_insertions(after, insertions)
     if back is None or hashlib.sha256(back).digest() != hashlib.sha256(source.data).digest():
@@ -54,7 +56,9 @@ def prove(
         for change in _changed_names(source.reading.table, reading.table):
             raise _failed(source, f"the edit changes what names mean: {change}")
         return ()
-    changes = list(dict.fromkeys(_changed_names(source.reading.table, reading.table)))
+    asked = {f"`{name}` in the module is local, was not there" for name in imported}
+    found = dict.fromkeys(_changed_names(source.reading.table, reading.table))
+    changes = [change for change in found if change not in asked]
     return tuple(f"inserted code in `{source.file}`: {change}" for change in changes)
 
 
@@ -85,6 +89,7 @@ def _same_tree(old: ast.AST, new: ast.AST, *, lines: bool) -> bool:
     waiting: list[tuple[object, object]] = [(old, new)]
     while waiting:
         one, other = waiting.pop()
+        other = _untapped(other)
         if type(one) is not type(other):
             return False
         if isinstance(one, ast.AST):
@@ -105,9 +110,28 @@ def is_ours(node: object) -> bool:
     """Whether a statement of `ast` is a probe or the import of the runtime."""
     if isinstance(node, ast.ImportFrom):
         return [(a.name, a.asname) for a in node.names] == [("_sgldbg", None)]
+    if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
+        # Where nothing is returned, `None` is what passes.
+        value = _tapped(node.value)
+        return isinstance(value, ast.Constant) and value.value is None
     if not isinstance(node, ast.Expr) or not isinstance(node.value, ast.BoolOp):
         return False
     return [_method(v) for v in node.value.values] == ["off", "hit"]
+
+
+def _tapped(node: object) -> ast.expr | None:
+    """The expression that a call of ours stands around, if the node is one."""
+    if not isinstance(node, ast.Call) or _method(node) not in ("tap", "tap_group"):
+        return None
+    return node.args[1] if len(node.args) == 3 and not node.keywords else None
+
+
+def _untapped(node: object) -> object:
+    """What stands inside all the calls of ours around an expression."""
+    inner = _tapped(node)
+    while inner is not None:
+        node, inner = inner, _tapped(inner)
+    return node
 
 
 def _method(node: ast.expr) -> str | None:

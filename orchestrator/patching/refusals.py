@@ -51,12 +51,17 @@ def refuse_place(source: Source, place: Place, span: Span | None) -> None:
             source, span, f"nothing after the `{word}` in line {line} is ever reached",
             f"put it before the `{word}`: `before` in the place of `after`",
         )  # fmt: skip
+    if place.side == "wrap" and _is_docstring(source, place):
+        raise _refusal(
+            source, span, f"a call around the docstring in line {line} would end its role", None
+        )  # fmt: skip
     if place.side == "before" and _is_docstring(source, place):
         raise _refusal(
             source, span, f"a statement before the docstring in line {line} would end its role",
             "put it behind: `at: start`",
         )  # fmt: skip
-    future = _future_behind(source, place)
+    beside = place.side in ("before", "after")
+    future = _future_behind(source, place) if beside else None
     if future is not None:
         raise _refusal(
             source, span, f"nothing but a docstring may stand before `{future}`",
@@ -96,7 +101,10 @@ def refuse_unreachable(
 
 def _refuse_parsed(source: Source, place: Place, span: Span | None) -> None:
     names = None
-    for scope in place.statement.definitions():
+    scopes = place.statement.definitions()
+    if place.side == "decorate" and isinstance(place.statement.node, Definition):
+        scopes = (*scopes, place.statement.node)
+    for scope in scopes:
         marks = decorator_names(scope)
         if not marks and names is not None:
             continue
@@ -104,7 +112,7 @@ def _refuse_parsed(source: Source, place: Place, span: Span | None) -> None:
         for mark in marks:
             if _parses(mark, names):
                 raise _parsed(source, span, scope, f"`@{mark}`")
-    for scope in place.statement.definitions():
+    for scope in scopes:
         callee = _passed_to_parser(source, scope.name.value, names or {})
         if callee:
             raise _parsed(source, span, scope, f"`{callee}(...)`")

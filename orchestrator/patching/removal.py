@@ -13,6 +13,10 @@ from orchestrator.patching.splice import final_line, merged
 from orchestrator.patching.structure.match import match
 from orchestrator.patching.structure.pattern import Pattern, parse_pattern
 from orchestrator.patching.structure.walk import Statement, walk_block
+from orchestrator.patching.taps import NAMES
+
+# The ways in which our code gives the names of its place.
+_SHOWN = ("locals()", "dict(locals())", "{}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +35,17 @@ class Ours:
     site: str
 
 
+@dataclass(frozen=True, slots=True)
+class Tap:
+    """One call of ours around an expression; `grouped`: its parentheses are ours too."""
+
+    call: cst.Call
+    inner: cst.BaseExpression
+    site: str
+    grouped: bool
+    line: int
+
+
 def remove_ours(data: bytes, file: str) -> Removed:
     """The bytes as they were before probes were put in; the same where there are none.
 
@@ -40,11 +55,12 @@ def remove_ours(data: bytes, file: str) -> Removed:
     if b"_sgldbg" not in data:
         return Removed(data, ())
     source = read_source(data, file)
-    ours = find_ours(source)
+    ours, taps = find_ours(source), find_taps(source)
     cut = [_Cut(o.statement) for o in ours]
     mine = {id(o.statement.node) for o in ours}
-    wanted = frozenset(i for c in cut for i in c.nodes(mine))
-    code, recorder = generate(source.module, wanted)
+    wanted = {i for c in cut for i in c.nodes(mine)}
+    wanted |= {id(node) for tap in taps for node in (tap.call, tap.inner)}
+    code, recorder = generate(source.module, frozenset(wanted))
     offsets = recorder.offsets()
 
     def edge(token: int) -> int:
@@ -56,12 +72,17 @@ def remove_ours(data: bytes, file: str) -> Removed:
         if isinstance(begin, cst.EmptyLine):  # a comment above stays
             start = recorder.ends[id(begin)]
         ranges.append((edge(start), edge(recorder.ends[id(end)])))
+    for tap in taps:
+        call, inner = id(tap.call), id(tap.inner)
+        ranges.append((edge(recorder.begins[call]), edge(recorder.begins[inner]) + tap.grouped))
+        ranges.append((edge(recorder.ends[inner]) - tap.grouped, edge(recorder.ends[call])))
     pieces, at = [], 0
     for start, stop in final_line(source, code, merged(sorted(ranges))):
         pieces.append(code[at:start])
         at = stop
     left = "".join([*pieces, code[at:]])
-    return Removed(left.encode(source.module.encoding), tuple(o.site for o in ours))
+    sites = (*(o.site for o in ours), *(tap.site for tap in taps))
+    return Removed(left.encode(source.module.encoding), sites)
 
 
 class _Cut:
@@ -106,10 +127,51 @@ def find_ours(source: Source) -> list[Ours]:
     return found
 
 
+def find_taps(source: Source) -> list[Tap]:
+    """Our calls around expressions, in order of their statements, outer ones first."""
+    if b"_sgldbg.tap" not in source.data:
+        return []
+    shapes = {name: _tap_shapes(name, "$VALUE") for name in NAMES.values()}
+    found = []
+    waiting: list[tuple[cst.CSTNode, int]] = [(source.module, 1)]
+    while waiting:
+        node, line = waiting.pop()
+        if id(node) in source.starts:
+            line = source.line_of(node)
+        if isinstance(node, cst.Call):
+            found += [t for name in shapes for t in _tap(node, shapes[name], line, name)]
+        waiting += ((child, line) for child in reversed(node.children))
+    return [tap for tap in found if not _is_nothing(tap)]
+
+
+def _tap(node: cst.Call, shapes: Sequence[Pattern], line: int, name: str) -> Iterator[Tap]:
+    for shape in shapes:
+        bindings = match(shape, node)
+        site = bindings.get("SITE") if bindings else None
+        if isinstance(site, cst.SimpleString):
+            value = node.args[1].value
+            yield Tap(node, value, str(ast.literal_eval(site.value)), name == NAMES[True], line)
+
+
+def _is_nothing(tap: Tap) -> bool:
+    """Whether it stands where nothing is returned, as a statement of its own."""
+    return isinstance(tap.inner, cst.Name) and tap.inner.value == "None"
+
+
+def _tap_shapes(name: str, value: str) -> tuple[Pattern, ...]:
+    found = []
+    for shown in _SHOWN:
+        code = f"_sgldbg.{name}($SITE, {value}, None if _sgldbg.off($SITE) else {shown})"
+        node = parse_pattern(code).node
+        assert isinstance(node, cst.Expr)
+        found.append(Pattern(code, node.value, is_header=False))
+    return tuple(found)
+
+
 def _shapes() -> tuple[Pattern, ...]:
-    texts = ("locals()", "dict(locals())")
-    probes = (f"_sgldbg.off($SITE) or _sgldbg.hit($SITE, {t})" for t in texts)
-    return tuple(parse_pattern(text) for text in probes)
+    probes = [f"_sgldbg.off($SITE) or _sgldbg.hit($SITE, {t})" for t in _SHOWN]
+    nothing = [f"_sgldbg.tap($SITE, None, None if _sgldbg.off($SITE) else {t})" for t in _SHOWN]
+    return tuple(parse_pattern(text) for text in (*probes, *nothing))
 
 
 def _site_of(node: cst.CSTNode, shapes: tuple[Pattern, ...]) -> str | None:

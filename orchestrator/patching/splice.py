@@ -1,31 +1,34 @@
-"""Puts new nodes into a tree and ships the difference as insertions into the original bytes."""
+"""Puts new nodes into a tree and ships the difference, spliced into the original bytes."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import libcst as cst
 
 from orchestrator.errors import PatchError
 from orchestrator.model.plan import Insertion
-from orchestrator.patching.source import Source, generate
+from orchestrator.patching.source import Marker, Source, generate
 from orchestrator.patching.structure.walk import Path
+from orchestrator.patching.weaving import Weaver, Woven
 
 New = cst.BaseSmallStatement | cst.SimpleStatementLine | cst.BaseCompoundStatement
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """New statements beside one that stands: `path` leads to that one, `nodes` are in order.
+    """New nodes at one place; `path` leads to what stands there.
 
-    Small statements join the line of a small one; lines and compound statements stand beside a
-    line or compound statement.
+    `before` and `after`: small statements join the line of a small one; lines and compound
+    statements stand beside a line or compound statement. `replace`: the same kinds take its place.
+    `wrap`: the one node is a call whose second argument becomes the expression that stands there.
+    `decorate`: the one node is a decorator, put next to the definition.
     """
 
     path: Path
     side: str
-    nodes: tuple[New, ...]
+    nodes: tuple[New | cst.Call | cst.Decorator, ...]
 
     @property
     def top(self) -> int:
@@ -35,30 +38,75 @@ class Change:
         return index
 
 
+@dataclass(frozen=True, slots=True)
+class _Range:
+    """A part of the new code, and what of the old one it takes the place of."""
+
+    start: int
+    end: int
+    removed: str = ""
+
+
 def splice(source: Source, changes: Sequence[Change]) -> tuple[bytes, tuple[Insertion, ...]]:
     """The patched bytes, and the insertions that make them of the original.
 
-    Changes at one place keep their order. Every inserted byte is generated from the new tree; the
-    rest is the original's own. Raises `PatchError` with state `proof` where the difference is not
-    made of insertions alone, and `refused` where the file's encoding lacks a character.
+    Changes at one place keep their order. Every new byte is generated from the new tree; the rest
+    is the original's own. Raises `PatchError` with state `proof` where the difference is more than
+    what was declared, and `refused` where the file's encoding lacks a character.
     """
-    weaver = _Weaver(source.module, changes)
-    module = weaver.weave()
-    code, recorder = generate(module, frozenset(weaver.marks) | frozenset(weaver.lines.values()))
-    offsets = recorder.offsets()
-    ranges = []
-    for node in weaver.marks:
-        start = offsets[recorder.begins[node]]
-        if node in weaver.lines:  # comments above the statement stay above what is inserted
-            start = offsets[recorder.ends[weaver.lines[node]]]
-        # LibCST drops the last end of line again where the file has none.
-        end = min(recorder.ends[node], len(offsets) - 1)
-        ranges.append((start, offsets[end]))
-    insertions = _insertions(source, code, merged(final_line(source, code, sorted(ranges))))
+    module, woven = _weave(source, changes)
+    code, marker = generate(module, woven.wanted())
+    offsets = marker.offsets()
+    ranges = [
+        *_inserted(woven, marker, offsets),
+        *_replaced(source, woven, marker, offsets),
+    ]
+    ranges.sort(key=lambda r: (r.start, r.end))
+    insertions = _insertions(source, code, _closed(source, code, _merged(ranges)))
     after = apply_insertions(source.data, insertions)
     if after != _encoded(source, code):
         raise _impure(source)
     return after, insertions
+
+
+def _weave(source: Source, changes: Sequence[Change]) -> tuple[cst.Module, Woven]:
+    """The new tree; calls around expressions get parentheses only where they must (`return(x)`)."""
+    for fences in (0, 1):
+        try:
+            return Weaver(changes, fences=fences).weave(source.module)
+        except cst.CSTValidationError:
+            continue
+    return Weaver(changes, fences=2).weave(source.module)
+
+
+def _inserted(woven: Woven, marker: Marker, offsets: Sequence[int]) -> list[_Range]:
+    last = len(offsets) - 1  # LibCST drops the last end of line again where the file has none
+    ranges = []
+    for node in woven.marks:
+        start = offsets[marker.begins[node]]
+        if node in woven.lines:  # comments above the statement stay above what is inserted
+            start = offsets[marker.ends[woven.lines[node]]]
+        ranges.append(_Range(start, offsets[min(marker.ends[node], last)]))
+    for around in woven.wraps:
+        begin, end = offsets[marker.begins[around.call]], offsets[marker.ends[around.call]]
+        inner = offsets[marker.begins[around.inner]] + around.grouped
+        outer = offsets[marker.ends[around.inner]] - around.grouped
+        ranges += [_Range(begin, inner), _Range(outer, end)]
+    return ranges
+
+
+def _replaced(source: Source, woven: Woven, marker: Marker, offsets: Sequence[int]) -> list[_Range]:
+    if not woven.replaced:
+        return []
+    code, old = generate(source.module, frozenset(r.old for r in woven.replaced))
+    before = old.offsets()
+    ranges = []
+    for one in woven.replaced:
+        start = offsets[marker.begins[one.new[0]]]
+        end = offsets[min(marker.ends[one.new[-1]], len(offsets) - 1)]
+        was = before[old.begins[one.old]], before[min(old.ends[one.old], len(before) - 1)]
+        ranges.append(_Range(start, end, code[was[0] : was[1]]))
+    return ranges
 
 
 def apply_insertions(data: bytes, insertions: Sequence[Insertion]) -> bytes:
@@ -66,7 +114,7 @@ def apply_insertions(data: bytes, insertions: Sequence[Insertion]) -> bytes:
     pieces, at = [], 0
     for insertion in insertions:
         pieces += [data[at : insertion.offset], insertion.data]
-        at = insertion.offset
+        at = insertion.offset + len(insertion.removed)
     return b"".join([*pieces, data[at:]])
 
 
@@ -78,8 +126,8 @@ def remove_insertions(data: bytes, insertions: Sequence[Insertion]) -> bytes | N
         end = start + len(insertion.data)
         if data[start:end] != insertion.data or start < at:
             return None
-        pieces.append(data[at:start])
-        at, shift = end, shift + len(insertion.data)
+        pieces += [data[at:start], insertion.removed]
+        at, shift = end, shift + len(insertion.data) - len(insertion.removed)
     return b"".join([*pieces, data[at:]])
 
 
@@ -100,31 +148,61 @@ def final_line(
 
 def merged(ranges: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
     """Sorted ranges with those that touch made one."""
-    joined: list[tuple[int, int]] = []
-    for start, end in ranges:
-        if joined and start <= joined[-1][1]:
-            joined[-1] = (joined[-1][0], max(end, joined[-1][1]))
+    return [(r.start, r.end) for r in _merged([_Range(*pair) for pair in ranges])]
+
+
+def _merged(ranges: Sequence[_Range]) -> list[_Range]:
+    joined: list[_Range] = []
+    for one in ranges:
+        if joined and one.start <= joined[-1].end:
+            last = joined.pop()
+            end, removed = max(one.end, last.end), last.removed + one.removed
+            joined.append(_Range(last.start, end, removed))
         else:
-            joined.append((start, end))
+            joined.append(one)
     return joined
 
 
-def _insertions(
-    source: Source, code: str, ranges: Sequence[tuple[int, int]]
-) -> tuple[Insertion, ...]:
+def _closed(source: Source, code: str, ranges: Sequence[_Range]) -> Sequence[_Range]:
+    if not ranges or ranges[-1].removed:
+        return ranges
+    *others, last = ranges
+    ((start, end),) = final_line(source, code, [(last.start, last.end)])
+    return [*others, _Range(start, end)]
+
+
+def _insertions(source: Source, code: str, ranges: Sequence[_Range]) -> tuple[Insertion, ...]:
     """Insertions of the new code's ranges; what is left must be the original, to the character."""
     kept, at, chars = [], 0, 0
     insertions = []
-    for start, end in ranges:
-        kept.append(code[at:start])
-        chars += start - at
+    for one in (_trimmed(code, r) for r in ranges):
+        kept += [code[at : one.start], one.removed]
+        chars += one.start - at
         offset = len(_encoded(source, source.code[:chars]))
-        insertions.append(Insertion(offset, _encoded(source, code[start:end], bom=False)))
-        at = end
+        chars, at = chars + len(one.removed), one.end
+        new, old = code[one.start : one.end], one.removed
+        if new or old:
+            insertions.append(
+                Insertion(
+                    offset,
+                    _encoded(source, new, bom=False),
+                    _encoded(source, old, bom=False),
+                )
+            )
     kept.append(code[at:])
     if "".join(kept) != source.code:
         raise _impure(source)
     return tuple(insertions)
+
+
+def _trimmed(code: str, one: _Range) -> _Range:
+    """The range without what its ends share with the code that it takes the place of."""
+    new, old = code[one.start : one.end], one.removed
+    most = min(len(new), len(old))
+    head = next((i for i in range(most) if new[i] != old[i]), most)
+    most -= head
+    tail = next((i for i in range(most) if new[-1 - i] != old[-1 - i]), most)
+    return _Range(one.start + head, one.end - tail, old[head : len(old) - tail])
 
 
 def _encoded(source: Source, text: str, *, bom: bool = True) -> bytes:
@@ -145,106 +223,8 @@ def _encoded(source: Source, text: str, *, bom: bool = True) -> bytes:
 
 def _impure(source: Source) -> PatchError:
     return PatchError(
-        f"the edit of `{source.file}` would change more than it inserts",
+        f"the edit of `{source.file}` would change more than was asked for",
         state="proof",
         notes=("this is a bug of the patching engine: nothing was changed",),
         file=source.file,
     )
-
-
-class _Weaver:
-    """Builds the new tree by copying only the ancestors of what changes."""
-
-    def __init__(self, module: cst.Module, changes: Sequence[Change]) -> None:
-        self.module = module
-        self.marks: list[int] = []
-        # New line to the last comment line above it, which was the old statement's.
-        self.lines: dict[int, int] = {}
-        self.kept: list[cst.CSTNode] = []  # ids stay true only while the nodes live
-        self.at: dict[int, list[Change]] = {}
-        self.below: dict[int, set[tuple[str, int | None]]] = {}
-        for change in changes:
-            self.at.setdefault(id(change.path[-1].node), []).append(change)
-            for step in change.path[:-1]:
-                self.below.setdefault(id(step.node), set()).add((step.field, step.index))
-
-    def weave(self) -> cst.Module:
-        module = self.copy(self.module)
-        assert isinstance(module, cst.Module)
-        return module
-
-    def copy(self, node: cst.CSTNode) -> cst.CSTNode:
-        changed: dict[str, object] = {}
-        for field, index in self.below.get(id(node), ()):
-            child = getattr(node, field)
-            if index is None:
-                changed[field] = self.copy(child)
-            else:
-                row = changed.setdefault(field, list(child))
-                assert isinstance(row, list)
-                row[index] = self.copy(child[index])
-        if id(node) in self.at:
-            body = changed.get("body", list(getattr(node, "body", ())))
-            assert isinstance(body, list)
-            small = isinstance(node, cst.SimpleStatementLine | cst.SimpleStatementSuite)
-            put = self.join if small else self.stack
-            changed["body"] = put(body, self.at[id(node)])
-        return node.with_changes(**changed)
-
-    def mark(self, node: cst.CSTNode) -> cst.CSTNode:
-        self.marks.append(id(node))
-        self.kept.append(node)
-        return node
-
-    def join(self, body: list[cst.CSTNode], changes: Sequence[Change]) -> list[cst.CSTNode]:
-        """Small statements into a line; each new one brings its own semicolon."""
-        last = body[-1]
-        ends_open = isinstance(getattr(last, "semicolon", None), cst.Semicolon)
-        row: list[tuple[cst.CSTNode, bool]] = []
-        for before, node, after in _woven(body, changes):
-            row += [*((new, True) for new in before), (node, False), *((n, True) for n in after)]
-        out: list[cst.CSTNode] = []
-        for number, (node, is_new) in enumerate(row):
-            is_last = number == len(row) - 1
-            if is_new:
-                # With an open end (`a;`) the last one closes with a semicolon too, so that taking
-                # our statements out can tell the file's semicolon from ours.
-                closing = cst.Semicolon() if ends_open else cst.MaybeSentinel.DEFAULT
-                semicolon = closing if is_last else _separator()
-                out.append(self.mark(node.with_changes(semicolon=semicolon)))
-            elif node is last and not is_last and not ends_open:
-                semicolon = _separator()
-                self.mark(semicolon)
-                out.append(node.with_changes(semicolon=semicolon))
-            else:
-                out.append(node)
-        return out
-
-    def stack(self, body: list[cst.CSTNode], changes: Sequence[Change]) -> list[cst.CSTNode]:
-        """Lines into a block, between a statement and the comments above it."""
-        out: list[cst.CSTNode] = []
-        for before, node, after in _woven(body, changes):
-            new = [n.deep_clone() for n in before]
-            above = getattr(node, "leading_lines", ())
-            if new and above:
-                own = getattr(new[0], "leading_lines", ())
-                new[0] = new[0].with_changes(leading_lines=(*above, *own))
-                self.lines[id(new[0])] = id(above[-1])
-                node = node.with_changes(leading_lines=())
-            out += [*map(self.mark, new), node, *(self.mark(n.deep_clone()) for n in after)]
-        return out
-
-
-def _separator() -> cst.Semicolon:
-    return cst.Semicolon(whitespace_after=cst.SimpleWhitespace(" "))
-
-
-def _woven(
-    body: Sequence[cst.CSTNode], changes: Sequence[Change]
-) -> Iterator[tuple[Sequence[cst.CSTNode], cst.CSTNode, Sequence[cst.CSTNode]]]:
-    """Each old statement with the new ones before and after it."""
-    sides: dict[tuple[int | None, str], list[cst.CSTNode]] = {}
-    for change in changes:
-        sides.setdefault((change.path[-1].index, change.side), []).extend(change.nodes)
-    for index, node in enumerate(body):
-        yield sides.get((index, "before"), ()), node, sides.get((index, "after"), ())

@@ -55,7 +55,8 @@ def find_standing(source: Source, place: Place) -> Standing | None:
     owner = reading.statements.get(source.place_of(scopes[-1])) if scopes else reading.tree
     if tables is None or statement is None or owner is None:
         return None
-    state = bound_at(owner, statement, place.side)
+    # An expression, or what takes a statement's place, sees what is bound before the statement.
+    state = bound_at(owner, statement, "after" if place.side == "after" else "before")
     owner_class = _class_name(tables)
     if state is not None:
         state = {mangled(name, owner_class): sure for name, sure in state.items()}

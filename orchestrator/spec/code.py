@@ -16,6 +16,14 @@ MAX_CODE = 10_000  # characters; longer text is no anchor, and deep text can cra
 _METAVARIABLE = re.compile(r"(\$\$\$)([A-Z_][A-Z0-9_]*)?|(\$)([A-Z_][A-Z0-9_]*)")
 # What a header needs behind it to become a whole statement.
 _BODIES = (" pass", " pass\nfinally: pass", "\n case _: pass")
+# What makes the header of a part a whole statement.
+_CLAUSES = {
+    "else": "if _:\n pass\n{0} pass",
+    "elif": "if _:\n pass\n{0} pass",
+    "except": "try:\n pass\n{0} pass",
+    "finally": "try:\n pass\n{0} pass",
+    "case": "match _:\n {0} pass",
+}
 _CLAUSE = re.compile(r"(else|elif|except|finally)\b")
 
 
@@ -64,12 +72,56 @@ def check_anchor(text: str) -> str:
     return text.strip()
 
 
+def check_anchor_expression(text: str) -> str:
+    """One expression, in which `$NAME` stands for code."""
+    code = _without_metavariables(_read_code(text))
+    try:
+        with _quiet():
+            ast.parse(f"({code}\n)", mode="eval")
+    except SyntaxError as error:
+        hint = ""
+        if re.match(r"[A-Za-z_$][\w.]*\s*=[^=]", code):
+            hint = "name the expression alone, like `f($$$)` of `x = f($$$)`"
+        message = f"this is not an expression of Python: {error.msg or 'invalid syntax'}"
+        raise make_problem(message, hint) from None
+    return text.strip()
+
+
 def check_header(text: str) -> str:
-    """The header of an enclosing statement, such as `if x:`."""
+    """The header of an enclosing statement, such as `if x:`, or of a part of one, like `else:`."""
     if text.strip() and not text.rstrip().endswith(":"):
         message = "`within` takes headers of statements, which end with a colon"
         raise make_problem(message, f"write `{text.strip()[:60]}:`")
-    return check_anchor(text)
+    code = _without_metavariables(_read_code(text))
+    clause = _CLAUSE.match(code) or re.match(r"(case)\b", code)
+    if not clause:
+        return check_anchor(text)
+    try:
+        with _quiet():
+            ast.parse(_CLAUSES[clause[1]].format(code))
+    except SyntaxError as error:
+        message = f"this is not the header of a part of a statement: {error.msg}"
+        raise make_problem(message) from None
+    return text.strip()
+
+
+def check_template(text: str) -> str:
+    """Statements in which `$NAME` and `$$$NAME` stand for what the anchor's matched."""
+    _read_code(text)
+    code = _without_metavariables(textwrap.dedent(text).strip("\n"))
+    try:
+        with _quiet():
+            tree = ast.parse(code)
+    except SyntaxError as error:
+        raise _explain(error, text, code, "code") from None
+    if not tree.body:
+        raise make_problem("there is no statement in this code")
+    return textwrap.dedent(text).strip("\n") + "\n"
+
+
+def find_metavariables(text: str) -> list[str]:
+    """The metavariables of code as they are written, each once, in order; `$$$` has no name."""
+    return list(dict.fromkeys(m.group() for m in _METAVARIABLE.finditer(text)))
 
 
 def check_statements(text: str) -> str:

@@ -174,7 +174,10 @@ class Composer:
 
     def _refuse_cut(self, event: Any, place: Place) -> None:
         """A plain value of code ends at ` #`, which YAML takes for a comment."""
-        if not self._code_keys.intersection(part for part in place if isinstance(part, str)):
+        parts = [part for part in place if isinstance(part, str)]
+        # `=key`: only what stands at the key itself, not what stands below it.
+        direct = f"={place[-1]}" if place else ""
+        if not self._code_keys.intersection((*parts, direct)):
             return
         rest = self._source.lines[event.end_mark.line][event.end_mark.column :]
         found = _COMMENT.match(rest)

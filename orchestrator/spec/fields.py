@@ -18,9 +18,11 @@ from pydantic_core import PydanticCustomError
 
 from orchestrator.spec.code import (
     check_anchor,
+    check_anchor_expression,
     check_expression,
     check_header,
     check_statements,
+    check_template,
     make_problem,
 )
 from orchestrator.spec.document import Float, Int
@@ -38,12 +40,11 @@ MAX_DURATION_S = 7 * 24 * 3600.0
 class Strict(BaseModel):
     """One mapping of a file: no key but its own, no value bent into another type.
 
-    `noun` names it in messages; `later` are words of the language that are not built yet.
+    `noun` names it in messages.
     """
 
     model_config = ConfigDict(extra="forbid", strict=True)
     noun: ClassVar[str]
-    later: ClassVar[frozenset[str]] = frozenset()
 
 
 def _check_name(value: str) -> str:
@@ -186,7 +187,7 @@ def _check_module(value: str) -> str:
 
 
 def _check_qualified_name(value: str) -> str:
-    if not re.fullmatch(r"[^\W\d]\w*(\.[^\W\d]\w*)*", value):
+    if not re.fullmatch(r"[^\W\d]\w*(\.(<locals>|[^\W\d]\w*))*(?<!>)", value):
         hint = "write it like `Class.method` or `function.inner`, without `()`"
         raise make_problem(f"`{value}` is not the name of a function or class", hint)
     return value
@@ -226,5 +227,7 @@ Module = Annotated[str, AfterValidator(_check_module)]
 QualifiedName = Annotated[str, AfterValidator(_check_qualified_name)]
 Expression = Annotated[str, AfterValidator(check_expression)]
 AnchorCode = Annotated[str, AfterValidator(check_anchor)]
+AnchorExpression = Annotated[str, AfterValidator(check_anchor_expression)]
 Header = Annotated[str, AfterValidator(check_header)]
 Statements = Annotated[str, AfterValidator(check_statements)]
+Template = Annotated[str, AfterValidator(check_template)]

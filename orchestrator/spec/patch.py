@@ -2,17 +2,33 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Discriminator, Field, Tag, WithJsonSchema
 
 from orchestrator.errors import FileError
-from orchestrator.model.patch import Anchor, Capture, Edit, Expectation, Insert, Patch, Probe
+from orchestrator.model.patch import (
+    Action,
+    Anchor,
+    Capture,
+    Decorate,
+    Delete,
+    Edit,
+    Expectation,
+    Import,
+    Insert,
+    Patch,
+    Probe,
+    Replace,
+)
+from orchestrator.model.source import Span
 from orchestrator.spec.code import make_problem
 from orchestrator.spec.document import Document, Int, Place
 from orchestrator.spec.fields import (
     AnchorCode,
+    AnchorExpression,
     Expression,
     Header,
     Label,
@@ -24,6 +40,7 @@ from orchestrator.spec.fields import (
     Rate,
     Statements,
     Strict,
+    Template,
     Text,
 )
 from orchestrator.spec.problems import raise_problems, validate
@@ -32,15 +49,13 @@ from orchestrator.spec.rules import check_edits
 
 # Below these keys stands code, in which a ` #` is more likely a lost part than a comment.
 CODE_KEYS = frozenset(
-    ("before", "after", "within", "capture", "once_per", "when", "emit_if", "that", "insert")
+    (
+        *("before", "after", "within", "capture", "once_per", "when", "emit_if", "that", "insert"),
+        *("replace", "delete", "decorate", "import", "=wrap"),
+    )
 )
-_LATER_POSITIONS = ("return", "raise", "end")
-
-
-def _read_position(value: Any) -> Any:
-    if value in _LATER_POSITIONS:
-        raise make_problem(f"`at: {value}` is not supported yet")
-    return value
+# The keys of a place that name code.
+_CODE_POSITIONS = ("before", "after", "replace", "delete", "wrap")
 
 
 def _read_occurrence(value: Any) -> Any:
@@ -75,7 +90,6 @@ class WhereKeys(Strict):
     """One place in the source."""
 
     noun: ClassVar[str] = "a place"
-    later: ClassVar[frozenset[str]] = frozenset({"replace", "delete"})
     file: PackageFile | None = Field(None, description="File, from the package's own name on")
     module: Module | None = Field(None, description="The same as a dotted module name")
     scope: QualifiedName | None = Field(
@@ -83,9 +97,12 @@ class WhereKeys(Strict):
     )
     before: AnchorCode | None = Field(None, description="Statement before which the edit goes")
     after: AnchorCode | None = Field(None, description="Statement after which the edit goes")
-    at: Annotated[Literal["start"], BeforeValidator(_read_position)] | None = Field(
-        None, description="`start`: before the first statement of the function"
+    at: Literal["start", "return", "raise", "end"] | None = Field(
+        None, description="A place of the function: its start, its ways out, or its end"
     )
+    replace: AnchorCode | None = Field(None, description="Statement that is replaced")
+    delete: AnchorCode | None = Field(None, description="Statement that goes")
+    wrap: AnchorExpression | None = Field(None, description="Expression whose value is looked at")
     within: list[Header] = Field(
         [], description="Headers of statements around the anchor, outermost first"
     )
@@ -134,9 +151,6 @@ class EditKeys(Strict):
     """One change at one place."""
 
     noun: ClassVar[str] = "an edit"
-    later: ClassVar[frozenset[str]] = frozenset(
-        {"replace", "delete", "wrap", "decorate", "return", "import"}
-    )
     where: Annotated[
         Annotated[WhereKeys, Tag("<WhereKeys>")]
         | Annotated[Annotated[list[WhereKeys], Field(min_length=1)], Tag("<list>")],
@@ -144,6 +158,18 @@ class EditKeys(Strict):
     ] = Field(description="The place, or alternatives for other releases: exactly one must fit")
     probe: ProbeKeys | None = Field(None, description="What to observe there")
     insert: Statements | None = Field(None, description="Statements to put there")
+    replace: Template | None = Field(
+        None, description="Statements in its place; `$NAME` stands for what it stood for there"
+    )
+    delete: Literal[True] | None = Field(None, description="`true`: the statement goes")
+    returned: ProbeKeys | None = Field(
+        None, alias="return", description="What to observe of a returned `value`"
+    )
+    wrap: ProbeKeys | None = Field(None, description="What to observe of the expression's `value`")
+    decorate: Expression | None = Field(None, description="Decorator, put next to the definition")
+    imported: Statements | None = Field(
+        None, alias="import", description="Imports for the whole module"
+    )
 
 
 class PatchKeys(Strict):
@@ -186,34 +212,56 @@ def _edit(keys: PatchKeys, number: int, document: Document) -> Edit:
         ]
     else:
         anchors = [_anchor(edit.where, (*place, "where"), document)]
-    action: Probe | Insert
-    if edit.probe is not None:
-        action = _probe(edit.probe, (*place, "probe"), document)
-    else:
-        action = Insert(edit.insert or "", document.value_span((*place, "insert")))
+    if edit.decorate is not None or edit.imported is not None:
+        word = "import" if edit.decorate is None else "decorate"
+        anchors = [replace(anchor, position=word) for anchor in anchors]
     site = f"{keys.patch}.{number + 1}"
+    action = _action(edit, place, document)
     return Edit(tuple(anchors), action, site, document.value_span(place))
 
 
+def _action(edit: EditKeys, place: Place, document: Document) -> Action:
+    """What the one key of an edit beside `where` asks for."""
+
+    def span(key: str) -> Span:
+        return document.value_span((*place, key))
+
+    for key, probe in (("probe", edit.probe), ("return", edit.returned), ("wrap", edit.wrap)):
+        if probe is not None:
+            return _probe(probe, (*place, key), document, takes_value=key != "probe")
+    if edit.insert is not None:
+        return Insert(edit.insert, span("insert"))
+    if edit.replace is not None:
+        return Replace(edit.replace, span("replace"))
+    if edit.decorate is not None:
+        return Decorate(edit.decorate, span("decorate"))
+    if edit.imported is not None:
+        return Import(edit.imported, span("import"))
+    return Delete(span("delete"))
+
+
 def _anchor(where: WhereKeys, place: Place, document: Document) -> Anchor:
-    position = next(key for key in ("before", "after", "at") if getattr(where, key) is not None)
-    is_start = position == "at"
+    """The place; an edit that needs no position gets its own later."""
+    position = next((key for key in _CODE_POSITIONS if getattr(where, key) is not None), None)
+    code = getattr(where, position) if position is not None else None
     file = where.file or f"{(where.module or '').replace('.', '/')}.py"
     return Anchor(
         file=file,
         scope=where.scope,
-        position="start" if is_start else position,
-        code=None if is_start else getattr(where, position),
+        position=position or where.at or "",
+        code=code,
         occurrence=where.occurrence,
         of=where.of,
         within=tuple(where.within),
         which=where.which,
         span=document.value_span(place),
-        code_span=None if is_start else document.value_span((*place, position)),
+        code_span=document.value_span((*place, position)) if position is not None else None,
     )
 
 
-def _probe(probe: ProbeKeys, place: Place, document: Document) -> Probe:
+def _probe(
+    probe: ProbeKeys, place: Place, document: Document, *, takes_value: bool = False
+) -> Probe:
     def single(key: str) -> Capture | None:
         code: str | None = getattr(probe, key)
         return Capture(key, code, document.value_span((*place, key))) if code else None
@@ -232,6 +280,7 @@ def _probe(probe: ProbeKeys, place: Place, document: Document) -> Probe:
             Expectation(name, e.that, e.when, document.value_span((*place, "expect", name, "that")))
             for name, e in probe.expect.items()
         ),
+        takes_value=takes_value,
         span=document.key_span(place),
     )
 

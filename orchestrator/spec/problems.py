@@ -106,7 +106,7 @@ def _explain(root: type[Strict], document: Document, error: Any, place: Place) -
     span = document.value_span(place)
     subject = _subject(place)
     if kind == "literal_error":
-        expected = context["expected"].replace("'", "`")
+        expected = context["expected"].replace("'", "`").replace("True", "`true`")
         given = f"`{error['input'][:60]}`" if isinstance(error["input"], str) else ""
         message = f"{subject} must be {expected}, not {given or _shown(error['input'])}"
         return FileError(message, span=span)
@@ -125,8 +125,6 @@ def _explain(root: type[Strict], document: Document, error: Any, place: Place) -
 
 def _unknown_key(model: type[Strict], document: Document, place: Place) -> FileError:
     key, span = str(place[-1]), document.key_span(place)
-    if key in model.later:
-        return FileError(f"`{key}` is not supported yet", span=span)
     known = _keys(model)
     hints = suggest(key, known) or [f"keys of {model.noun}: {', '.join(known)}"]
     return FileError(f"unknown key `{key[:60]}` in {model.noun}", span=span, hints=hints)

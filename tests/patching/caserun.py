@@ -9,6 +9,7 @@ from orchestrator.diagnostics import render
 from orchestrator.errors import OrchestratorError
 from orchestrator.patching.engine import Wanted, edit_file
 from orchestrator.patching.removal import remove_ours
+from orchestrator.patching.splice import remove_insertions
 from orchestrator.spec.patch import read_patch
 
 
@@ -16,13 +17,15 @@ from orchestrator.spec.patch import read_patch
 class Ran:
     """What became of a case: new bytes, or the whole text of an error; and warnings, a line each.
 
-    `left` is what taking our statements out by structure makes of the new bytes.
+    `left` is what taking our statements out by structure makes of the new bytes, `back` what the
+    insertions of the plan make of them.
     """
 
     data: bytes | None
     error: str
     warnings: str
     left: bytes | None
+    back: bytes | None = None
 
 
 def run_case(folder: Path) -> Ran:
@@ -39,4 +42,6 @@ def run_case(folder: Path) -> Ran:
     # Which syntax is too new depends on the Python that runs the tests; `test_proofs` covers it.
     told = [w for w in edited.warnings if "not syntax that this Python reads" not in w]
     warnings = "".join(f"{warning}\n" for warning in told)
-    return Ran(edited.data, "", warnings, remove_ours(edited.data, "sglang/m.py").data)
+    left = remove_ours(edited.data, "sglang/m.py").data
+    back = remove_insertions(edited.data, edited.insertions)
+    return Ran(edited.data, "", warnings, left, back)

@@ -16,7 +16,7 @@ import stat
 import sys
 import threading
 import time
-from typing import Any, Callable, Dict, List, Tuple
+from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from .deciding import consider, report_cut, trouble
 from .records import emit
@@ -64,6 +64,21 @@ def off(site: str) -> bool:
 
 def hit(site: str, loc: Dict[str, Any]) -> None:
     """Record what the table asks for at this site, if this hit qualifies."""
+    take(site, loc, sys._getframe(1).f_globals, loc)
+
+
+def tap(site: str, value: Any, loc: Optional[Dict[str, Any]]) -> Any:
+    """Pass a value on, seen as `value` by the expressions of this site, unless it is off."""
+    if loc is not None:
+        take(site, dict(loc, value=value), sys._getframe(1).f_globals, loc)
+    return value
+
+
+tap_group = tap  # around an expression that stood without parentheses: taking it out needs to know
+
+
+def take(site: str, loc: Dict[str, Any], glob: Dict[str, Any], owned: Dict[str, Any]) -> None:
+    """One hit; `owned` is the dict that the frame's `locals()` made, emptied where that is safe."""
     if getattr(THREAD, "busy", False):  # an expression reached a site, or a signal handler
         return
     clear = False
@@ -72,7 +87,6 @@ def hit(site: str, loc: Dict[str, Any]) -> None:
         here = STATE.sites.get(site)
         if here is not None:
             clear = here.clear
-            glob = sys._getframe(1).f_globals
             consider(here, glob, dict(loc) if loc is glob else loc)
     except KeyboardInterrupt:
         raise
@@ -82,7 +96,7 @@ def hit(site: str, loc: Dict[str, Any]) -> None:
         THREAD.busy = False
         # Up to Python 3.12 this dict keeps every tensor alive until the frame ends.
         if clear and sys.gettrace() is None:
-            loc.clear()
+            owned.clear()
 
 
 def poll() -> None:

@@ -66,13 +66,13 @@ def _pairs(
 ) -> tuple[tuple[object, object], ...]:
     """The values that must agree for two nodes of one type to agree."""
     if isinstance(p, cst.Parameters) and isinstance(t, cst.Parameters):
-        return ((_parameters(p), _parameters(t)),)
+        return ((parameter_row(p), parameter_row(t)),)
     if isinstance(p, cst.Subscript) and isinstance(t, cst.Subscript):
         if len(p.slice) == 1 and run_of(p.slice[0]) is not None:
             return ((p.value, t.value), (p.slice, t.slice))
         return ((p.value, t.value), (_index(p), _index(t)))
     if isinstance(p, cst.Param) and isinstance(t, cst.Param):
-        # The star is told by `_parameters`.
+        # The star is told by `parameter_row`.
         return ((p.name, t.name), (p.annotation, t.annotation), (p.default, t.default))
     if isinstance(p, cst.FormattedStringExpression) and p.equal is not None:
         return ((_code(p), _code(t)),)  # `f"{x = }"` shows its own layout
@@ -162,7 +162,7 @@ def _flat(suite: cst.BaseSuite) -> list[cst.CSTNode]:
     return flat
 
 
-def _parameters(node: cst.Parameters) -> list[object]:
+def parameter_row(node: cst.Parameters) -> list[object]:
     """Parameters in one row, so that a run may span their kinds."""
     row: list[object] = list(node.posonly_params)
     if isinstance(node.posonly_ind, cst.ParamSlash):

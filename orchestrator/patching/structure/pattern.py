@@ -94,11 +94,16 @@ def parse_pattern(text: str) -> Pattern:
     clean = textwrap.dedent(text).strip()
     if not clean:
         raise PatternError("it is empty")
-    mangled = _TOKEN.sub(_mangle, clean)
+    mangled = mangle(clean)
     statement = _parse_whole(mangled)
     if statement is not None:
         return Pattern(clean, statement, is_header=False)
     return _parse_header(clean, mangled)
+
+
+def mangle(text: str) -> str:
+    """The text with its holes as identifiers, so that LibCST can parse it."""
+    return _TOKEN.sub(_mangle, text)
 
 
 def _mangle(match: re.Match[str]) -> str:

@@ -1,0 +1,5 @@
+def f(x):
+    pass  # why
+    a = 1; pass
+    pass
+    return a

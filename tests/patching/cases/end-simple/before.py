@@ -1,0 +1,6 @@
+def f(x):
+    y = x  # last
+    # below
+def g(x):
+    if x:
+        return 1

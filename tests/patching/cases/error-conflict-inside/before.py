@@ -1,0 +1,4 @@
+def f(x):
+    if x:
+        y = g(x)
+    return x

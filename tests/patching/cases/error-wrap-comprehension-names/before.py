@@ -1,0 +1,2 @@
+def f(xs, g):
+    return [g(x) for x in xs]

@@ -1,0 +1,3 @@
+def f(g):
+    a = g(1) + g(1)
+    return a

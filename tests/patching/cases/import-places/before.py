@@ -1,0 +1,6 @@
+"""Doc."""
+from __future__ import annotations
+import os
+
+def f(x):
+    return x

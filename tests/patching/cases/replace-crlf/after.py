@@ -1,0 +1,4 @@
+def f(x):
+    y = 1
+    z = 2
+    return y

@@ -1,0 +1,3 @@
+def f(x):
+    y = g(x)  # why
+    return y

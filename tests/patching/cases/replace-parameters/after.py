@@ -1,0 +1,3 @@
+def f(a, *args, k=1, **more):
+    trace()
+    return a

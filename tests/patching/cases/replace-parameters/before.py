@@ -1,0 +1,2 @@
+def f(a, *args, k=1, **more):
+    return a

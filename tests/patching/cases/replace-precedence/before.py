@@ -1,0 +1,3 @@
+def f(a, b):
+    x = a + b
+    y = a if b else a

@@ -1,0 +1,3 @@
+class A:
+    def f(self, value):
+        return self.__g(value)

@@ -1,0 +1,2 @@
+def f(g, h):
+    return g(h(1))
