@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import builtins
+import contextlib
 import difflib
 import symtable
 import warnings
@@ -73,6 +74,22 @@ def check_captures(probe: Probe, standing: Standing, inner: str | None = None) -
             hints=first.hints,
         )
     return tuple(dict.fromkeys(found))
+
+
+def sure_names(probe: Probe, standing: Standing) -> list[str]:
+    """The function's own names, as the compiler knows them, that the expressions use and that are
+    bound on every way to the place: reading them there cannot fail.
+    """
+    names: set[str] = set()
+    for asked in _asked(probe):
+        with contextlib.suppress(PatchError):
+            names |= {mangled(n, class_of(standing)) for n in _free_names(_parse(asked)[1])}
+    bound = standing.state or {}
+    return sorted(n for n in names if bound.get(n) and _is_own(_lookup(standing.table, n)))
+
+
+def _is_own(symbol: symtable.Symbol | None) -> bool:
+    return symbol is not None and symbol.is_local() and not symbol.is_declared_global()
 
 
 def _asked(probe: Probe) -> Iterator[_Asked]:

@@ -23,7 +23,7 @@ from orchestrator.model.patch import (
 from orchestrator.model.plan import Insertion, Site
 from orchestrator.model.source import Span
 from orchestrator.patching.anchor import Place, candidates, find_scope
-from orchestrator.patching.captures import check_captures
+from orchestrator.patching.captures import check_captures, sure_names
 from orchestrator.patching.conflicts import Claim, refuse_conflicts
 from orchestrator.patching.edits import (
     Made,
@@ -295,21 +295,39 @@ def _make(
 def _fit_probe(
     source: Source, wanted: Wanted, probe: Probe, place: Place, standing: Standing | None
 ) -> tuple[Made, list[str]]:
-    scopes = place.statement.definitions()
     inner = place.expression.inner if place.expression else None
-    copies = not scopes or not hasattr(scopes[-1], "params")
-    # Inside a lambda or comprehension `locals()` would show other names in each Python.
-    shown = "{}" if inner else "dict(locals())" if copies else "locals()"
-    used = {"_sgldbg"} | ({"locals"} if not inner else set()) | ({"dict"} if copies else set())
-    refuse_bound_names(source, standing, place, frozenset(used), wanted.anchor.span)
+    shown, used = _shown(place, probe, standing, inner)
+    refuse_bound_names(source, standing, place, used | {"_sgldbg"}, wanted.anchor.span)
+    line = source.line_of(place.statement.node)
     warnings = []
-    if copies and not inner:
-        line = source.line_of(place.statement.node)
+    if "dict" in used:
         warnings.append(f"line {line} of `{source.file}` runs once, when the module is imported")
+    elif shown.startswith("{") and not inner and standing is not None:
+        warnings.append(
+            f"{standing.title} uses the dict of its names itself: the probe at line {line} shows "
+            "only names that its expressions have and that every way binds"
+        )
     if standing is not None:
         warnings += check_captures(probe, standing, inner)
     made = make_probe(place, wanted.edit.site, shown=shown, takes_value=probe.takes_value)
     return made, warnings
+
+
+def _shown(
+    place: Place, probe: Probe, standing: Standing | None, inner: str | None
+) -> tuple[str, frozenset[str]]:
+    """The code that gives a probe the names of its place, and the global names that it uses."""
+    if inner:
+        # Inside a lambda or comprehension `locals()` would show other names in each Python.
+        return "{}", frozenset()
+    scopes = place.statement.definitions()
+    if not scopes or not hasattr(scopes[-1], "params"):
+        return "dict(locals())", frozenset({"dict", "locals"})
+    if standing is None or may_clear_locals(standing):
+        return "locals()", frozenset({"locals"})
+    # Up to Python 3.12 each call of `locals()` renews the one dict that the function holds, too.
+    names = sure_names(probe, standing)
+    return f"{{{', '.join(f'{n!a}: {n}' for n in names)}}}".replace("'", '"'), frozenset({"locals"})
 
 
 def _class_name(place: Place) -> str | None:

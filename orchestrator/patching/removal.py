@@ -15,9 +15,6 @@ from orchestrator.patching.structure.pattern import Pattern, parse_pattern
 from orchestrator.patching.structure.walk import Statement, walk_block
 from orchestrator.patching.taps import NAMES
 
-# The ways in which our code gives the names of its place.
-_SHOWN = ("locals()", "dict(locals())", "{}")
-
 
 @dataclass(frozen=True, slots=True)
 class Removed:
@@ -131,7 +128,7 @@ def find_taps(source: Source) -> list[Tap]:
     """Our calls around expressions, in order of their statements, outer ones first."""
     if b"_sgldbg.tap" not in source.data:
         return []
-    shapes = {name: _tap_shapes(name, "$VALUE") for name in NAMES.values()}
+    shapes = [(_tap_shape(name), grouped) for grouped, name in NAMES.items()]
     found = []
     waiting: list[tuple[cst.CSTNode, int]] = [(source.module, 1)]
     while waiting:
@@ -139,18 +136,16 @@ def find_taps(source: Source) -> list[Tap]:
         if id(node) in source.starts:
             line = source.line_of(node)
         if isinstance(node, cst.Call):
-            found += [t for name in shapes for t in _tap(node, shapes[name], line, name)]
+            found += [t for shape, grouped in shapes for t in _tap(node, shape, line, grouped)]
         waiting += ((child, line) for child in reversed(node.children))
     return [tap for tap in found if not _is_nothing(tap)]
 
 
-def _tap(node: cst.Call, shapes: Sequence[Pattern], line: int, name: str) -> Iterator[Tap]:
-    for shape in shapes:
-        bindings = match(shape, node)
-        site = bindings.get("SITE") if bindings else None
-        if isinstance(site, cst.SimpleString):
-            value = node.args[1].value
-            yield Tap(node, value, str(ast.literal_eval(site.value)), name == NAMES[True], line)
+def _tap(node: cst.Call, shape: Pattern, line: int, grouped: bool) -> Iterator[Tap]:
+    bindings = match(shape, node)
+    site = bindings.get("SITE") if bindings else None
+    if isinstance(site, cst.SimpleString):
+        yield Tap(node, node.args[1].value, str(ast.literal_eval(site.value)), grouped, line)
 
 
 def _is_nothing(tap: Tap) -> bool:
@@ -158,20 +153,18 @@ def _is_nothing(tap: Tap) -> bool:
     return isinstance(tap.inner, cst.Name) and tap.inner.value == "None"
 
 
-def _tap_shapes(name: str, value: str) -> tuple[Pattern, ...]:
-    found = []
-    for shown in _SHOWN:
-        code = f"_sgldbg.{name}($SITE, {value}, None if _sgldbg.off($SITE) else {shown})"
-        node = parse_pattern(code).node
-        assert isinstance(node, cst.Expr)
-        found.append(Pattern(code, node.value, is_header=False))
-    return tuple(found)
+def _tap_shape(name: str) -> Pattern:
+    code = f"_sgldbg.{name}($SITE, $_, None if _sgldbg.off($SITE) else $_)"
+    node = parse_pattern(code).node
+    assert isinstance(node, cst.Expr)
+    return Pattern(code, node.value, is_header=False)
 
 
 def _shapes() -> tuple[Pattern, ...]:
-    probes = [f"_sgldbg.off($SITE) or _sgldbg.hit($SITE, {t})" for t in _SHOWN]
-    nothing = [f"_sgldbg.tap($SITE, None, None if _sgldbg.off($SITE) else {t})" for t in _SHOWN]
-    return tuple(parse_pattern(text) for text in (*probes, *nothing))
+    return (
+        parse_pattern("_sgldbg.off($SITE) or _sgldbg.hit($SITE, $_)"),
+        parse_pattern("_sgldbg.tap($SITE, None, None if _sgldbg.off($SITE) else $_)"),
+    )
 
 
 def _site_of(node: cst.CSTNode, shapes: tuple[Pattern, ...]) -> str | None:

@@ -1,0 +1,7 @@
+from base import Layer
+
+
+class Layer(Layer):
+    def f(self, x):
+        y = x
+        return y

@@ -1,0 +1,6 @@
+import functools
+
+@functools.wraps(print)
+async def f(x):
+    async with x as y:
+        await y

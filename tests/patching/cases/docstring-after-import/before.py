@@ -1,0 +1,5 @@
+import os
+"""Not a docstring any more."""
+
+def f(x):
+    return x

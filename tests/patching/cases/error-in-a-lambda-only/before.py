@@ -1,0 +1,2 @@
+def f(xs):
+    return map(lambda x: h(x), xs)

@@ -1,0 +1,3 @@
+def f(x):
+    g = lambda a=x: a
+    return g

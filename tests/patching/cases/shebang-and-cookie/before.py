@@ -1,0 +1,7 @@
+#!/usr/bin/env python
+# -*- coding: latin-1 -*-
+# é
+import os
+
+def f(x):
+    return x  # è
