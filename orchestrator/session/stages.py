@@ -187,8 +187,11 @@ def check_effective(plan: Plan, life: LifeOf) -> Act:
     """Ask the host's import system whether it would run the patched code."""
 
     def act(member: Member) -> None:
+        # Code of the user's carries no mark: there the whole file's code is compared.
         needles = [
-            {"file": f.file, "needle": s.site} for f in plan.of_host(member.name) for s in f.sites
+            {"file": f.file, "needle": s.site if s.site in plan.table else ""}
+            for f in plan.of_host(member.name)
+            for s in f.sites
         ]
         wanted = life(member)
         args = {
@@ -224,7 +227,7 @@ def write_table(plan: Plan, generation: int, phase: str, *, over: bool = False) 
     """Tell the probes of this host what to do from now on."""
 
     def act(member: Member) -> None:
-        table: Mapping[str, Any] = probe_table(plan, generation, phase, over=over)
+        table: Mapping[str, Any] = probe_table(plan, generation, phase, over=over, host=member.name)
         member.channel.call("probe-table", {"table": table}, timeout_s=SLACK_S)
 
     return act

@@ -1,4 +1,4 @@
-"""Whether the code that an interpreter would run holds a text, asked of its import system."""
+"""Whether the code that an interpreter would run is the patched one, asked of its import system."""
 
 from __future__ import annotations
 
@@ -47,6 +47,10 @@ def judge(file, needle):
     code = spec.loader.get_code(spec.name)
     if code is None:
         return False, "%s has no Python code" % spec.origin
+    if not needle:
+        source = spec.loader.get_data(spec.origin)
+        same = code == spec.loader.source_to_code(source, spec.origin)
+        return same, "" if same else "%s is imported from other bytecode" % spec.origin
     if any(needle in text for text in texts(code)):
         return True, ""
     return False, "%s is imported without it" % spec.origin
@@ -68,7 +72,10 @@ def find_needles(
     environ: Optional[Dict[str, str]] = None,
     cwd: Optional[str] = None,
 ) -> List[Dict[str, Any]]:
-    """Ask `python`, in the given environment and directory, about each file; writes nothing."""
+    """Ask `python`, in the given environment and directory, about each file; writes nothing.
+
+    A needle is a text that the code must hold; an empty one asks for the code of the file as it is.
+    """
     variables = dict(os.environ if environ is None else environ, PYTHONDONTWRITEBYTECODE="1")
     try:
         done = subprocess.run(
