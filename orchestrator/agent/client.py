@@ -208,12 +208,15 @@ class AgentClient:
         if header.get("ok") is True:
             return Reply(header.get("value"), raw)
         data = header.get("data")
+        data = data if isinstance(data, dict) else {}
+        tail = data.get("tail")
         return HostError(
             str(header.get("message", "the agent refused and gave no reason")),
             host=self.host,
             code=str(header.get("code", "crash")),
             trace=str(header.get("trace", "")),
-            data=data if isinstance(data, dict) else None,
+            tail=[str(line) for line in tail] if isinstance(tail, list) else (),
+            data=data,
         )
 
     def _make_lost(self, reason: str) -> HostError:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, List, Mapping, Tuple
+from typing import Any, Callable, Dict, List, Mapping, Sequence, Tuple
 
+from . import systemd
 from .describe import describe
 from .refusal import Refusal
-from .systemd import OWN_VARIABLES
 
 Shown = Callable[[Any], str]
+
+# What the shell of a start script writes down for itself.
+_SHELLS_OWN = ("PWD", "OLDPWD", "SHLVL", "_")
 
 
 def compare(description: Mapping[str, Any], pid: int) -> List[str]:
@@ -25,7 +28,8 @@ def compare(description: Mapping[str, Any], pid: int) -> List[str]:
         if name in description and description[name] != now.get(name):
             is_now = shown(now[name]) if name in now else "unknown"
             differences.append("%s: %s, was %s" % (name, is_now, shown(description[name])))
-    differences += _compare_environ(description.get("environ"), now.get("environ"))
+    ignored = systemd.OWN_VARIABLES + (_SHELLS_OWN if description.get("way") else ())
+    differences += _compare_environ(description.get("environ"), now.get("environ"), ignored)
     differences += _compare_limits(description.get("rlimits") or {}, now.get("rlimits") or {})
     for name in ("stdout", "stderr"):
         before = _show_output(description.get(name))
@@ -57,21 +61,17 @@ _PLAIN: Tuple[Tuple[str, Shown], ...] = (
 )
 
 
-def _compare_environ(before: Any, now: Any) -> List[str]:
+def _compare_environ(before: Any, now: Any, ignored: Sequence[str]) -> List[str]:
     if before is None:
         return []
     if now is None:
         return ["environ: unknown"]
-    before, now = drop_own(before), drop_own(now)
+    before = {name: value for name, value in before.items() if name not in ignored}
+    now = {name: value for name, value in now.items() if name not in ignored}
     texts = {name: "is missing" for name in before if name not in now}
     texts.update({name: "is new" for name in now if name not in before})
     texts.update({n: "has another value" for n in before if n in now and before[n] != now[n]})
     return ["environ: %s %s" % (name, texts[name]) for name in sorted(texts)]
-
-
-def drop_own(environ: Mapping[str, str]) -> Dict[str, str]:
-    """An environment without what systemd gives each life of a unit anew."""
-    return {name: value for name, value in environ.items() if name not in OWN_VARIABLES}
 
 
 def _compare_limits(before: Mapping[str, Any], now: Mapping[str, Any]) -> List[str]:

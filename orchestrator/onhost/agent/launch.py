@@ -91,11 +91,6 @@ def read_size(path: str) -> int:
         return 0
 
 
-def adopt_orphans() -> None:
-    """Let what `start` starts be the child of this process, so that its exit status is known."""
-    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-
-
 def read_exit(pid: int) -> Optional[str]:
     """How a process that is our child ended: `exit status 1`, `signal 9 (SIGKILL)`, or `None`."""
     try:
@@ -164,14 +159,18 @@ def _output(description: Mapping[str, Any], fd: int) -> Mapping[str, Any]:
 
 def _spawn(launch: Launch) -> Dict[str, int]:
     reading, writing = os.pipe2(os.O_CLOEXEC)
+    # For this moment only: the server becomes our child, so that its exit status can be known,
+    # but no other orphan does, since nobody here would reap it.
+    _adopt_orphans(True)
     try:
         child = os.fork()
         if child == 0:
             _fork_again(launch, writing)
+        os.waitpid(child, 0)
     finally:
+        _adopt_orphans(False)
         os.close(writing)
     with os.fdopen(reading, "rb") as pipe:
-        os.waitpid(child, 0)
         # The end of the pipe is the moment of a successful exec, or comes with the reason.
         said = procfs.to_text(pipe.read())
     head, _, failure = said.partition("\n")
@@ -179,6 +178,10 @@ def _spawn(launch: Launch) -> Dict[str, int]:
         raise Refusal("start-failed", "the server was not started: %s" % (failure or "fork failed"))
     pid, start_time = head.split()
     return {"pid": int(pid), "start_time": int(start_time)}
+
+
+def _adopt_orphans(wanted: bool) -> None:
+    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, int(wanted), 0, 0, 0)
 
 
 def _fork_again(launch: Launch, writing: int) -> NoReturn:

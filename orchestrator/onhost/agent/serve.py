@@ -9,7 +9,6 @@ import threading
 from typing import Any, Callable, Dict, List, Mapping, Optional, Set, Tuple
 
 from .frames import BrokenFrame, FrameTooLarge, Reader, Writer
-from .launch import adopt_orphans
 from .refusal import Refusal
 
 Op = Callable[[Any, Dict[str, Any], bytes], Tuple[Any, bytes]]
@@ -42,8 +41,6 @@ def serve(marker: str, ops: Optional[Mapping[str, Op]] = None, context: Any = No
     """
     read_fd, write_fd = _take_descriptors()
     table = _load_ops() if ops is None else ops
-    if ops is None:
-        adopt_orphans()  # so that the exit status of a server that dies is known
     if context is None:
         from .state import Context
 

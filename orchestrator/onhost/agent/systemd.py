@@ -10,7 +10,7 @@ import time
 from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Set
 
 from . import mains, procfs
-from .launch import Change
+from .launch import Change, find_outputs
 from .refusal import Refusal
 
 # Drop-ins are read in the order of their names, whatever directory they lie in; later ones win.
@@ -40,7 +40,16 @@ OWN_VARIABLES = (
     "MEMORY_PRESSURE_WRITE",
 )
 _TOGETHER = ("ConsistsOf", "BoundBy", "RequiredBy")
-_SHOWN = ("Id", "LoadState", "ActiveState", "Result", "MainPID", "FragmentPath", *_TOGETHER)
+_SHOWN = (
+    *_TOGETHER,
+    "Id",
+    "LoadState",
+    "ActiveState",
+    "Result",
+    "MainPID",
+    "InvocationID",
+    "FragmentPath",
+)
 
 
 class _Done(NamedTuple):
@@ -113,20 +122,14 @@ def start_debug(
     os.makedirs(folder, 0o755, exist_ok=True)
     _write(os.path.join(folder, DROP_IN), text, 0o644)
     _must(["daemon-reload"], "the server was not started")
-    started = _start(way)
-    return dict(started, stdout=change.stdout, stderr=change.stderr)
+    outputs = find_outputs(description, change)
+    return dict(_start(way), **outputs)
 
 
 def start_original(way: Mapping[str, Any], description: Mapping[str, Any]) -> Dict[str, Any]:
     """Start the unit as its owner wrote it."""
     _remove_drop_in(way["unit"])
-    outputs = {}
-    for name in ("stdout", "stderr"):
-        output = description.get(name) or {}
-        if output.get("kind") == "file":
-            outputs[name] = output["path"]
-            with contextlib.suppress(OSError):
-                outputs[name + "_from"] = os.stat(procfs.to_bytes(output["path"])).st_size
+    outputs = find_outputs(description, Change())
     return dict(_start(way), unit=way["unit"], **outputs)
 
 
@@ -205,11 +208,15 @@ def _quote(word: str, variables: bool = True) -> str:
 
 
 def read_journal(unit: str, lines: int) -> bytes:
-    """The unit's last lines in the journal of this boot; empty where nobody keeps any."""
-    scope = ["--user-unit"] if os.geteuid() else ["--unit"]
-    command = ["journalctl", "--no-pager", "--quiet", "--boot", "--output=cat"]
-    done = _run([*command, "--lines=%d" % lines, *scope, unit], _SHOW_S)
-    return done.out.encode("utf-8", "surrogateescape") if done.code == 0 else b""
+    """The last lines of a unit's latest life in the journal; empty where nobody keeps any."""
+    invocation = _show(unit).get("InvocationID")
+    if not invocation:
+        return b""
+    command = ["journalctl", "--no-pager", "--quiet", "--output=cat", "--lines=%d" % lines]
+    # What it printed, and what systemd says of it.
+    matches = ["_SYSTEMD_INVOCATION_ID=" + invocation, "+", "INVOCATION_ID=" + invocation]
+    done = _run([*command, *matches], _SHOW_S)
+    return procfs.to_bytes(done.out) if done.code == 0 else b""
 
 
 def _start(way: Mapping[str, Any]) -> Dict[str, Any]:

@@ -1,0 +1,183 @@
+"""Every way to run a server goes through the same life: stopped, changed, and given back."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.request import ProxyHandler, build_opener
+
+import pytest
+
+from orchestrator.errors import HostError
+from orchestrator.model.session import Restart
+from orchestrator.onhost.agent import procfs
+from orchestrator.servers.base import Life, debug_life
+from tests.onhost.process.conftest import key_of, wait_for
+
+from .conftest import Bench
+from .ways import UNIT, Way, open_driver, prepare
+
+WAYS = ("adopt", "command", "systemd", "pair")
+CHANGE = Restart(
+    add_args=("--api-key", 'a "b" $HOME %n \\ c'), env={"NOTE": 'x "y" $z `q` \\', "LANG": None}
+)
+
+
+@pytest.fixture(params=WAYS, ids=["adopt", "command", "systemd (stand-in)", "pair"])
+def way(request, bench: Bench, port, tmp_path: Path, monkeypatch) -> Iterator[Way]:
+    """A running server, found in this way; systemd itself is played by a stand-in."""
+    made = Way(request.param, bench, port)
+    prepare(tmp_path, monkeypatch, made.root)
+    made.start()
+    yield made
+    note_all(bench)
+
+
+def note_all(bench: Bench) -> None:
+    """Have everything end with the test that runs its package, whoever started it."""
+    for pid in procfs.list_pids():
+        if bench.package.encode() in procfs.read_cmdline(pid):
+            bench.stage.note(pid)
+
+
+def test_a_whole_life(way: Way):
+    """The debug life carries exactly the changes, its output is whole, all is gone afterwards."""
+    with open_driver(way) as driver:
+        found = driver.begin()
+        assert found.description is not None
+        pid = found.description["pid"]
+        before = procfs.read_environ(pid)
+        argv = procfs.parse_strings(procfs.read_cmdline(pid))
+        driver.stop("original")
+        life = driver.start(debug_life(found.original, CHANGE))
+        assert driver.wait_ready(life).endswith("/health answered 200")
+        debug = procfs.read_environ(life["pid"])
+        assert debug is not None
+        assert before is not None
+        assert procfs.parse_strings(procfs.read_cmdline(life["pid"])) == [*argv, *CHANGE.add_args]
+        assert (debug["NOTE"], debug["SGLDBG_SESSION"]) == (
+            CHANGE.env["NOTE"],
+            f"{way.bench.package}/gpu01",
+        )
+        assert "LANG" not in debug
+        assert debug["READY"] == before["READY"]
+        assert life.get("missing", []) == []
+        raw = Path(life["stderr"]).read_bytes()[life["stderr_from"] :]
+        assert raw == b"server_args=ServerArgs(api_key='hush-hush')\n"
+        assert bool(way.drop_ins()) == (way.name == "systemd")
+        driver.stop("debug")
+        back = driver.restore()
+        assert back["differences"] == []
+        driver.wait_ready(back)
+        assert procfs.parse_strings(procfs.read_cmdline(back["pid"])) == argv
+        assert driver.agent.call("finish", timeout_s=30).value == {"left": []}
+    assert way.drop_ins() == []
+    assert "SGLDBG_SESSION" not in (procfs.read_environ(back["pid"]) or {})
+
+
+def test_a_debug_life_that_dies(way: Way):
+    """Its end is reported at once with its last lines, and the original comes back."""
+    with open_driver(way) as driver:
+        found = driver.begin()
+        driver.stop("original")
+        change = Restart(add_args=("--mode", "die"))
+        died: HostError | None = None
+        try:
+            driver.wait_ready(driver.start(debug_life(found.original, change)))
+        except HostError as error:
+            died = error
+        assert died is not None
+        assert died.code in ("died", "start-failed")
+        driver.stop("debug")
+        back = driver.restore()
+        assert back["differences"] == []
+        driver.wait_ready(back)
+        driver.agent.call("finish", timeout_s=30)
+    assert way.drop_ins() == []
+
+
+def test_an_original_that_dies_when_it_is_given_back(way: Way):
+    """Its last lines are of this life, not of the one before, wherever it prints them."""
+    with open_driver(way) as driver:
+        found = driver.begin()
+        driver.stop("original")
+        (way.bench.folder / way.bench.package / "launch_server.py").write_text(
+            "import os, sys, time\nsys.stderr.write('ImportError: it is broken now\\n')\n"
+            "open(os.environ['READY'], 'w').close()\ntime.sleep(0.3)\nsys.exit(1)\n"
+        )
+        driver.start(Life(found.original.argv, slot=found.original.slot))
+        driver.stop("debug")
+        with pytest.raises(HostError) as error:
+            driver.wait_ready(driver.restore())
+        assert error.value.code in ("died", "start-failed")
+        assert error.value.tail == ("ImportError: it is broken now",)
+
+
+def test_a_controller_that_is_gone(way: Way):
+    """The guard gives the server back in its own way when nobody renews the lease."""
+    with open_driver(way) as driver:
+        found = driver.begin()
+        assert found.description is not None
+        argv = procfs.parse_strings(procfs.read_cmdline(found.description["pid"]))
+        driver.stop("original")
+        debug = driver.start(debug_life(found.original, CHANGE))
+        driver.agent.call("renew", {"lease_s": 0.3})
+        os.kill(driver.agent.hello["pid"], 9)
+
+    def find_back() -> int | None:
+        for pid in procfs.list_pids():
+            same = procfs.parse_strings(procfs.read_cmdline(pid)) == argv
+            stat = procfs.read_stat(pid)
+            if same and stat is not None and stat.alive and pid != debug["pid"]:
+                return pid
+        return None
+
+    pid = wait_for(find_back, "the original")
+    way.bench.stage.note(pid)
+    assert way.drop_ins() == []
+    wait_for(lambda: _answers(way.port), "its answer")
+    assert "SGLDBG_SESSION" not in (procfs.read_environ(pid) or {})
+
+
+def _answers(port: int) -> bool:
+    try:
+        with build_opener(ProxyHandler({})).open(f"http://127.0.0.1:{port}/health", timeout=5):
+            return True
+    except OSError:
+        return False
+
+
+def test_a_foreign_server_is_not_touched(way: Way):
+    """A second server of the same user, package and command runs on through all of it."""
+    foreign = way.bench.run("--port", "0")
+    key = key_of(foreign.pid)
+    with open_driver(way) as driver:
+        found = driver.begin()
+        driver.stop("original")
+        life = driver.start(debug_life(found.original, CHANGE))
+        driver.wait_ready(life)
+        driver.stop("debug")
+        driver.wait_ready(driver.restore())
+        driver.agent.call("finish", timeout_s=30)
+    assert foreign.poll() is None
+    assert key_of(foreign.pid) == key
+
+
+def test_a_unit_takes_others_along(bench: Bench, port, tmp_path, monkeypatch):
+    """Refused where systemd would stop another unit with it, which would stay down."""
+    way = Way("systemd", bench, port)
+    prepare(tmp_path, monkeypatch, way.root)
+    way.start()
+    note_all(bench)
+    with open(way.root / "etc" / UNIT, "a") as file:
+        file.write(f"StandinConsistsOf={UNIT}\n")
+    way.run(["systemctl", "daemon-reload"], None)
+    with open_driver(way) as driver, pytest.raises(HostError) as error:
+        driver.begin()
+    assert (error.value.code, error.value.message, error.value.hints) == (
+        "not-restorable",
+        f"stopping unit `{UNIT}` would stop {UNIT} as well, which would not be started again"
+        " with it",
+        ("stop them for the time of the session",),
+    )
