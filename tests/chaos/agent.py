@@ -159,7 +159,7 @@ def _serve(state_dir: str, on_line: OnLine) -> int:
     context = Context(state_dir)
 
     def op_begin(context: Context, args: dict[str, Any], raw: bytes) -> Any:
-        context.session = begin.begin(context.state_dir, args, guard.start, on_line)
+        context.hold(begin.begin(context.state_dir, args, guard.start, on_line))
         return None, b""
 
     return serve("m", {**ops_session.OPS, "begin": op_begin}, context)

@@ -1,7 +1,8 @@
 """The kill matrix: every line of a session's journal, and of its guard's, times every fault.
 
-`python -m tests.chaos.matrix SEED COUNT DIRECTORY` runs that many of its cases, chosen by the
-seed, all of them where the count is 0, and prints one JSON object. A program of its own: it forks.
+`python -m tests.chaos.matrix SEED COUNT DIRECTORY KIND...` runs that many of its cases, chosen by
+the seed, all of them where the count is 0, each with its install on another kind of file system in
+turn, and prints one JSON object. A program of its own: it forks.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from typing import Any
 
 from orchestrator.onhost.agent import journal
 from orchestrator.onhost.agent.journal import STEPS
-from tests.chaos import faults
+from tests.chaos import disks, faults
 from tests.chaos.agent import Agent, Forked, ReachedPoint, start_tail
 from tests.chaos.host import DEBUG, BreakableHost
 from tests.onhost.transaction.place import requests_of
@@ -45,9 +46,9 @@ class Case:
         return f"{self.who} {self.line} ({self.label}): {self.fault}"
 
 
-def run_case(case: Case, directory: Path, disks: bool) -> list[str]:
+def run_case(case: Case, directory: Path, kind: str) -> list[str]:
     """Break one session on a fresh host; what is not as it was afterwards."""
-    with _host(directory, disks) as host:
+    with _host(directory, kind) as host:
         fault = (faults.SESSION if case.who == "agent" else faults.TAIL)[case.fault]
         with _forked(case.who, host, case.line) as forked:
             try:
@@ -60,8 +61,8 @@ def run_case(case: Case, directory: Path, disks: bool) -> list[str]:
 
 
 @contextlib.contextmanager
-def _host(directory: Path, disks: bool) -> Iterator[BreakableHost]:
-    host = BreakableHost(directory, disks)
+def _host(directory: Path, kind: str) -> Iterator[BreakableHost]:
+    host = BreakableHost(directory, kind)
     try:
         yield host
     finally:
@@ -107,15 +108,15 @@ def _drive(host: BreakableHost, agent: Agent) -> bool:
     return False
 
 
-def count_lines(directory: Path, disks: bool) -> dict[str, list[str]]:
+def count_lines(directory: Path, kind: str) -> dict[str, list[str]]:
     """Run both journals to their end without a fault: the label of each of their lines."""
-    with _host(directory / "count", disks) as host, _forked("agent", host, _NOWHERE) as never:
+    with _host(directory / "count", kind) as host, _forked("agent", host, _NOWHERE) as never:
         assert never is None, "the session did not come to its end"
         found = {"agent": [_label(record) for record in host.journal()]}
         assert not host.judge(), host.judge()
     debug = found["agent"].index("done start:debug") + 1
     os.environ["SGLDBG_DEBUG_LINE"] = str(debug)
-    with _host(directory / "tail", disks) as host, _forked("guard", host, _NOWHERE) as never:
+    with _host(directory / "tail", kind) as host, _forked("guard", host, _NOWHERE) as never:
         assert never is None, "the guard's tail stopped"
         path = os.path.join(host.directory(), "journal.jsonl")
         found["guard"] = [_label(record) for record in journal.read(path)[debug:]]
@@ -128,13 +129,13 @@ def _label(record: dict[str, Any]) -> str:
     return " ".join(filter(None, [record["kind"], record.get("step", ""), file]))
 
 
-def list_cases(lines: dict[str, list[str]], disks: bool) -> list[Case]:
+def list_cases(lines: dict[str, list[str]], has_disks: bool) -> list[Case]:
     """Every line times every fault of whoever writes it."""
     cases = []
     for who, table in (("agent", faults.SESSION), ("guard", faults.TAIL)):
         for number, label in enumerate(lines[who], 1):
             for fault in table:
-                if disks or fault not in faults.NEEDS_DISKS:
+                if has_disks or fault not in faults.NEEDS_DISKS:
                     cases.append(Case(who, number, label, fault))
     return cases
 
@@ -158,29 +159,30 @@ def choose(cases: list[Case], count: int, seed: int) -> list[Case]:
     return [case for _, case in sorted(ranked, key=lambda item: item[0])][:count]
 
 
-def run(seed: int, count: int, directory: Path) -> dict[str, Any]:
-    """The matrix or a slice of it, as data."""
+def run(seed: int, count: int, directory: Path, wanted: list[str]) -> dict[str, Any]:
+    """The matrix or a slice of it, as data; `kinds` are those that could be mounted."""
     began = time.monotonic()
-    disks = can_mount(directory)
-    lines = count_lines(directory, disks)
-    cases = list_cases(lines, disks)
+    kinds = [kind for kind in wanted if disks.can_mount(kind, directory / "try")]
+    lines = count_lines(directory, kinds[0] if kinds else "")
+    cases = list_cases(lines, bool(kinds))
     chosen = choose(cases, count, seed)
     failures = {}
     signal.signal(signal.SIGALRM, _too_long)
     for number, case in enumerate(chosen):
         signal.alarm(_CASE_S)
-        problems = run_case(case, directory / str(number), disks)
+        kind = kinds[(seed + number) % len(kinds)] if kinds else ""
+        problems = run_case(case, directory / str(number), kind)
         signal.alarm(0)
         if problems:
-            failures[str(case)] = problems
-        sys.stderr.write(f"{case}: {'; '.join(problems) or 'as before'}\n")
+            failures[f"{case} on {kind}"] = problems
+        sys.stderr.write(f"{case} on {kind}: {'; '.join(problems) or 'as before'}\n")
     return {
         "cases": len(cases),
         "lines": {who: len(labels) for who, labels in lines.items()},
         "missing": sorted(missing_steps(lines)),
         "tried": len(chosen),
         "kills": sum("SIG" in c.fault or "boot" in c.fault or "link" in c.fault for c in chosen),
-        "disks": disks,
+        "kinds": kinds,
         "seconds": round(time.monotonic() - began, 1),
         "failures": failures,
     }
@@ -190,12 +192,6 @@ def _too_long(number: int, frame: Any) -> None:
     raise TimeoutError(f"a case took more than {_CASE_S} s")
 
 
-def can_mount(directory: Path) -> bool:
-    """Whether a file system can be mounted here, so that it can be filled and made read-only."""
-    directory.mkdir(parents=True, exist_ok=True)
-    mount = f"mount -t tmpfs none {directory} && umount {directory}"
-    return os.system(f"({mount}) >/dev/null 2>&1") == 0
-
-
 if __name__ == "__main__":
-    print(json.dumps(run(int(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3]))))
+    seed, count, directory, *kinds = sys.argv[1:]
+    print(json.dumps(run(int(seed), int(count), Path(directory), kinds)))

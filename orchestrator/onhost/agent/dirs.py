@@ -27,15 +27,24 @@ def record(path: str, targets: Iterable[str] = ()) -> Optional[Recorded]:
 
 def _listing(path: str, targets: Set[str]) -> str:
     digest = hashlib.sha256()
+    by_name = _is_overlay(path)
     with os.scandir(path) as entries:
         lines = []
         for entry in entries:
             if entry.name != LOCK_NAME:
-                inode = 0 if entry.path in targets else entry.inode()
+                inode = 0 if by_name or entry.path in targets else entry.inode()
                 lines.append(os.fsencode(entry.name) + b"\0%d\n" % inode)
     for line in sorted(lines):
         digest.update(line)
     return digest.hexdigest()
+
+
+def _is_overlay(path: str) -> bool:
+    """Whether what comes from an image gets another inode as soon as it is renamed there."""
+    device = os.stat(path).st_dev
+    mark = (" %d:%d " % (os.major(device), os.minor(device))).encode()
+    with open("/proc/self/mountinfo", "rb") as file:
+        return any(mark in line and b" - overlay " in line for line in file)
 
 
 def restore(path: str, recorded: Recorded, targets: Iterable[str] = ()) -> bool:

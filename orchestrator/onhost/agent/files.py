@@ -210,11 +210,12 @@ def probe_names(planned: PlannedFile) -> None:
 def keep(planned: PlannedFile) -> str:
     """Keep the original as a second link to its inode, else as a copy; says which.
 
-    With a copy the revert restores bytes, mode, owner, times and attributes but not the inode.
+    With a copy the revert restores bytes, mode, owner, times and attributes but not the inode. A
+    link that made the file another one counts as a copy: an overlay copies a file of its image up.
     """
     try:
         os.link(planned.path, planned.orig)
-        kind = "link"
+        kind = "link" if look(planned.path).is_inode(planned) else "copy"
     except FileExistsError:
         raise
     except OSError as error:

@@ -23,7 +23,7 @@ def _held(context: Context) -> SessionState:
 def _adopt(context: Context, session: SessionState) -> Answer:
     if context.session is not None:
         context.session.close()
-    context.session = session
+    context.hold(session)
     now = session.check()
     value = {
         "epoch": session.epoch,
@@ -167,7 +167,7 @@ def op_revert(context: Context, args: Args, raw: bytes) -> Answer:
 def op_restore_server(context: Context, args: Args, raw: bytes) -> Answer:
     """Start the original as it was."""
     with files.refusing("the original server was not started"):
-        return life.restore(_held(context)), b""
+        return life.restore(_held(context), again=True), b""
 
 
 def op_finish(context: Context, args: Args, raw: bytes) -> Answer:

@@ -28,9 +28,17 @@ class Context:
         self.state_dir = os.path.abspath(state_dir)
         self.session: Optional[SessionState] = None
         self.writer: Any = None
+        self._is_cut = False
+
+    def hold(self, session: SessionState) -> None:
+        """Make it this agent's session, also where the channel ended before it had begun."""
+        self.session = session
+        if self._is_cut:
+            session.shorten()
 
     def on_eof(self) -> None:
         """The controller's channel ended: leave it only the grace to come back in."""
+        self._is_cut = True
         if self.session is not None:
             self.session.shorten()
 
