@@ -274,6 +274,11 @@ def revert(*, force: bool = False) -> Act:
             raise _drift(member.name, bad)
         if member.staged or member.swapped:
             member.state = "reverted"
+        member.notes += [
+            f"what stood in {f['path']} is kept as {', '.join(f['kept'])}"
+            for f in value["files"]
+            if f["kept"]
+        ]
         return f"{len(value['files'])} files"
 
     return act

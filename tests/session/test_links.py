@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from orchestrator.session import tail
 from tests.session.command import call, once
 from tests.session.link import Link
 from tests.session.world import Project, World, wait_for
@@ -39,7 +40,9 @@ def links(project: Project) -> Iterator[dict[str, Link]]:
 
 @pytest.fixture
 def run(project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Run the project with a hook."""
+    """Run the project with a hook; a miniature server ends in a fraction of a second."""
+    monkeypatch.setattr(tail, "_GUARD_WORK_S", 4.0)
+    monkeypatch.setattr(tail, "_HALF_READY_S", 10.0)
 
     def run(hook: Any) -> Any:
         result = call(monkeypatch, "run", project.write(), "--runs", tmp_path / "runs", hook=hook)

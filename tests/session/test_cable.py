@@ -1,0 +1,132 @@
+"""A cable that is really cut, between two network namespaces, under a session over OpenSSH."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from orchestrator.demo import launch, processes
+from orchestrator.demo.layout import PATCH, read_patch_source, session_text
+from orchestrator.demo.processes import ServerFacts
+from orchestrator.model.inventory import Host
+from tests.session.checkout import Checkout, make_checkout
+from tests.session.command import start
+from tests.session.world import wait_for
+from tests.transport.test_dead_link import Cable, cable, far_host, ip
+
+__all__ = ["cable", "far_host"]
+
+PACKAGE = "sglang_far"
+MODULE = f"{PACKAGE}.launch_server"
+PORT = 30000  # of the far end's own loopback
+
+
+class FarServer:
+    """A server at the far end of the cable, started by hand."""
+
+    def __init__(self, folder: Path, cable: Cable, home: Path) -> None:
+        self.cable = cable
+        self.home = home
+        self.checkout: Checkout = make_checkout(folder, PACKAGE)
+        words = launch.fill(launch.server_command(PORT // 10, 1, "EAGLE"), 0)[3:]
+        with open(home / "server.log", "ab") as log:
+            self.child = subprocess.Popen(
+                [*cable.enter, str(self.checkout.python), "-m", MODULE, *words],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                cwd=home,
+                env={"HOME": str(home), "PATH": "/usr/bin:/bin:/usr/sbin:/sbin"},
+                start_new_session=True,
+            )
+
+    def facts(self) -> tuple[dict[str, object], ServerFacts | None]:
+        """What must be equal before and after."""
+        self.child.poll()
+        return self.checkout.facts(), processes.find_server(self.home, MODULE)
+
+    def is_ready(self) -> bool:
+        """Whether it serves, asked at the far end."""
+        ask = f"import urllib.request as u; u.urlopen('http://127.0.0.1:{PORT}/health')"
+        asked = [*self.cable.enter, str(self.checkout.python), "-c", ask]
+        return subprocess.run(asked, capture_output=True, check=False).returncode == 0
+
+    def close(self) -> None:
+        """End whatever runs in this home."""
+        processes.end_all([self.home])
+        self.child.wait()
+
+
+@pytest.fixture
+def server(tmp_path: Path, cable: Cable, far_host: Host) -> Iterator[FarServer]:
+    """A server that is ready."""
+    cable.far("link", "set", "lo", "up")
+    made = FarServer(tmp_path / "far", cable, tmp_path / "sshd" / "h0" / "home")
+    try:
+        wait_for(made.is_ready, "the server")
+        yield made
+    finally:
+        made.close()
+
+
+def write_project(folder: Path, host: Host) -> Path:
+    """The user's three files; the session's path."""
+    entry = {
+        "address": host.address,
+        "port": host.port,
+        "user": host.user,
+        "identity_file": host.identity_file,
+        "ssh_options": dict(host.ssh_options),
+    }
+    inventory = {
+        "hosts": {"far": entry},
+        "installs": {"checkout": {"package": PACKAGE}},
+        "servers": {
+            "miniature": {
+                "install": "checkout",
+                "hosts": ["far"],
+                "launch": "adopt",
+                "url": f"http://127.0.0.1:{PORT}",
+                "ready": {"path": "/health", "timeout": "30s"},
+            }
+        },
+    }
+    patch = read_patch_source().decode().replace("sglang/", f"{PACKAGE}/")
+    for name, text in (
+        ("inventory.yaml", json.dumps(inventory)),
+        (f"patches/{PATCH}.yaml", patch.replace("package: sglang", f"package: {PACKAGE}")),
+        ("sessions/session.yaml", session_text()),
+    ):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+    return folder / "sessions" / "session.yaml"
+
+
+def test_the_guard_acts_behind_a_cut_cable(
+    server: FarServer, far_host: Host, tmp_path: Path
+) -> None:
+    """Nobody is told of the cut: the host reverts by itself, and the controller, once it gets
+    through again, takes the guard's word for it and ends the session.
+    """
+    before = server.facts()
+    assert before[1] is not None
+    session = write_project(tmp_path / "project", far_host)
+    with start("run", session, "--lease", "4s", "--runs", tmp_path / "runs") as running:
+        running.wait_line("far: ready done")
+        assert server.facts() != before
+        server.cable.cut()
+        wait_for(lambda: server.facts() == before, "the guard")
+        running.wait_line("far is out of reach")
+        server.cable.far("link", "set", server.cable.far_end, "up")
+        ip("neigh", "flush", "dev", server.cable.near_end)
+        result = running.end()
+    wait_for(server.is_ready, "the server")
+    assert result.code == 6, result.err
+    # An op was on its way, or none was: either way it is the silence that is told.
+    assert "no answer to `" in result.err
+    assert "far: its guard had reverted it by itself" in result.err
+    assert server.facts() == before
