@@ -102,7 +102,12 @@ def _suggest(found: Public, adopting: bool) -> list[str]:
             " the host; where it is the container's main process, have the container stopped and"
             " started: `launch: " + _PAIR.format("docker") + "`",
         ]
-    if owner or found["pid"] == 1:
+    if found["pid"] == 1 or "main process of its container" in owner:
+        return [
+            "name the commands that stop and start it, outside of the container:"
+            " `launch: {stop: [...], start: [...]}`"
+        ]
+    if owner:
         return ["name the commands that stop and start it: `launch: {stop: [...], start: [...]}`"]
     return ["to have it started for the session, write `launch: {command: [...]}`"]
 

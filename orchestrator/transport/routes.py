@@ -5,6 +5,7 @@ from __future__ import annotations
 from orchestrator.errors import HostError
 from orchestrator.model.inventory import Host
 from orchestrator.transport.base import Channel, Transport
+from orchestrator.transport.enter import enter
 
 
 def open_transport() -> Transport:
@@ -19,15 +20,8 @@ class Routes:
         self._made: dict[str, Transport] = {}
 
     def open(self, host: Host, command: str, timeout_s: float) -> Channel:
-        """Open a channel; `unreachable` where the inventory asks for what is not there yet."""
-        if host.enter:
-            raise HostError(
-                f"`enter: {' '.join(host.enter)}` is not supported yet",
-                host=host.name,
-                code="unreachable",
-                hints=("reach the container by ssh, or run sgldbg where the server runs",),
-            )
-        return self._transport(host).open(host, command, timeout_s)
+        """Open a channel to the host, or through it to where its `enter` leads."""
+        return self._transport(host).open(host, enter(host, command), timeout_s)
 
     def _transport(self, host: Host) -> Transport:
         made = self._made.get(host.transport)

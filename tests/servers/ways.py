@@ -28,7 +28,7 @@ from orchestrator.model.inventory import (
 )
 from orchestrator.servers.base import Found, find, make_description_args
 from orchestrator.servers.ready import wait_ready
-from orchestrator.transport.local import LocalTransport
+from orchestrator.transport.routes import open_transport
 from tests.onhost.process.conftest import wait_for
 
 from .conftest import Bench
@@ -56,6 +56,7 @@ class Way:
 
     def __init__(self, name: str, bench: Bench, port: int) -> None:
         self.name = name
+        self.host = HOST
         self.bench = bench
         self.port = port
         self.install = Install("env", sys.executable, bench.package)
@@ -65,7 +66,7 @@ class Way:
     @property
     def session(self) -> dict[str, str]:
         """A session's name is part of what it ends, so that no two tests may have the same."""
-        return {"session": self.bench.package, "host": HOST.name}
+        return {"session": self.bench.package, "host": self.host.name}
 
     def launch(self) -> Launch:
         """What stands in the inventory."""
@@ -130,7 +131,7 @@ class Driver:
     def begin(self) -> Found:
         """Find the server, take the lease and describe it."""
         way = self.way
-        self.found = find(self.agent, way.server(), way.install, HOST, 0, 1)
+        self.found = find(self.agent, way.server(), way.install, way.host, 0, 1)
         args = {**way.session, "holder": "test", "lease_s": 60.0, "grace_s": 1.0}
         self.agent.call("begin", args, timeout_s=30)
         args = make_description_args(self.found, way.server())
@@ -170,7 +171,7 @@ class Driver:
 @contextlib.contextmanager
 def open_driver(way: Way) -> Iterator[Driver]:
     """A driver with an agent of its own over pipes."""
-    agent = open_agent(LocalTransport(), HOST, timeout_s=30)
+    agent = open_agent(open_transport(), way.host, timeout_s=30)
     try:
         yield Driver(way, agent)
     finally:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -24,14 +26,29 @@ def test_local_and_ssh(sshd: Sshd) -> None:
         channel.close()
 
 
-def test_enter_is_not_there_yet() -> None:
-    """A way into a container is refused before anything is done."""
+def test_a_way_into_a_container(sshd: Sshd, tmp_path: Path) -> None:
+    """The words of `enter` stand before the program, on this machine and behind SSH."""
+    way = tmp_path / "enter"
+    way.write_text('#!/bin/sh\necho "inside of $1"\nshift\nexec "$@"\n')
+    way.chmod(0o755)
+    for host in (Host("here", transport="local"), sshd.host("h0")):
+        inside = replace(host, enter=(str(way), "box-1"))
+        channel = open_transport().open(inside, "exec /bin/echo -n 'a b'", 30.0)
+        text = b""
+        while data := channel.read():
+            text += data
+        channel.close()
+        assert text == b"inside of box-1\na b"
+
+
+def test_a_way_that_a_shell_would_change() -> None:
+    """Refused before anything is done: it would mean something else to each login shell."""
     with pytest.raises(HostError) as caught:
-        open_transport().open(Host("c", enter=("docker", "exec", "-i", "x")), "true", 1.0)
+        open_transport().open(Host("c", enter=("docker", "exec", "$X")), "exec true", 1.0)
     assert render(caught.value) == (
-        "error: `enter: docker exec -i x` is not supported yet\n"
+        "error: `enter` holds `$X`, which not every shell takes as it is\n"
         " --> host c\n"
-        "hint: reach the container by ssh, or run sgldbg where the server runs"
+        "hint: write letters, digits and `/=._+:@,-` only, or put it into a script"
     )
 
 
