@@ -87,8 +87,8 @@ def _remaining(outcome: Outcome) -> str:
         todo = "`sgldbg status` when it answers again, then `sgldbg revert --all`"
     elif outcome.state in ("untouched", "reverted"):
         todo = (
-            "its server was started as it ran before: its own log says why it is not ready;"
-            " `sgldbg status` shows whether `sgldbg revert --all` has anything left to do"
+            "its server was to run again as it did before: mend what stands in its way, then run"
+            " `sgldbg revert --all`, which waits for it again"
         )
     else:
         todo = "`sgldbg revert --all`"

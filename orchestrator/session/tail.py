@@ -81,6 +81,8 @@ class Tail:
     def _stop_life(self, member: Member) -> str:
         if member.started:
             return str(stages.stop_server("debug", self.server)(member))
+        if member.server == "restored":
+            return "is the original again"
         if member.server != "stopped":
             return str(stages.stop_server("original", self.server)(member))
         return "was stopped"
@@ -119,9 +121,11 @@ class Tail:
                 member.server = "left stopped" if member.server == "stopped" else "not back"
             down = []
         for member in down:
-            if member.server != "stopped" or member.state == "patched":
+            # One that an earlier end has started again is asked for its process, and waited for.
+            if member.server not in ("stopped", "restored") or member.state == "patched":
                 member.server, member.life = "not back", None
-        self._attempt("restore", stages.start_original, [m for m in down if m.server == "stopped"])
+        able = [m for m in down if m.server in ("stopped", "restored")]
+        self._attempt("restore", stages.start_original, able)
         # The last words of the debug life: after the server is on its way back, so that no log
         # can delay that, and before the session's directory with the logs is filed away.
         if self.collect is not None:
