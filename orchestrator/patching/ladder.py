@@ -12,14 +12,16 @@ import libcst as cst
 from orchestrator.errors import PatchError
 from orchestrator.model.patch import Anchor
 from orchestrator.model.source import Span
-from orchestrator.patching.source import Source
-from orchestrator.patching.structure.expressions import walk_expressions
+from orchestrator.patching.source import Source, read_source
+from orchestrator.patching.structure.expressions import Expression, walk_expressions
 from orchestrator.patching.structure.match import match
 from orchestrator.patching.structure.pattern import (
     Pattern,
+    PatternError,
     hole_of,
     make_hole,
     make_run,
+    parse_pattern,
     run_of,
     show,
 )
@@ -123,14 +125,14 @@ def missing_expression(
     where = f"`{anchor.scope}` of `{source.file}`" if anchor.scope else f"`{source.file}`"
     statements = list(inside)
     hints = []
-    loose = _any_arguments(pattern.node)
+    loose = any_arguments(pattern.node)
     if loose is not None:
         looser = Pattern(pattern.text, loose, is_header=False)
         found = [
             e for s in statements for e in walk_expressions(s) if match(looser, e.node) is not None
         ]
         if len(found) == 1:
-            line = yaml_line("wrap", _text_of(source, looser))
+            line = yaml_line("wrap", text_of(source, looser))
             at = source.line_of(found[0].statement.node)
             hints.append(f"with any arguments it fits line {at}: `{line}`")
     moved = _moved_expressions(source, pattern) if anchor.scope else []
@@ -159,6 +161,37 @@ def _moved_expressions(source: Source, pattern: Pattern) -> list[str]:
     ]
 
 
+def find_elsewhere(data: bytes, file: str, anchor: Anchor) -> list[str]:
+    """Where in another file the anchor's code stands, as YAML to paste; none where it does not."""
+    try:
+        source = read_source(data, file)
+        pattern = parse_pattern(
+            f"({anchor.code}\n)" if anchor.position == "wrap" else anchor.code or ""
+        )
+    except (PatchError, PatternError):
+        return []
+    wanted = getattr(pattern.node, "value", None) if anchor.position == "wrap" else pattern.node
+    assert isinstance(wanted, cst.CSTNode)
+    pattern = Pattern(pattern.text, wanted, pattern.is_header)
+    found = [
+        statement
+        for statement in walk_block(source.module, (), nested=True)
+        if match(pattern, statement.node) is not None
+        or any(match(pattern, e.node) is not None for e in _expressions_of(anchor, statement))
+    ]
+    hints = []
+    for statement in found[:_SHOWN]:
+        scope = scope_name(statement)
+        where = f", `{yaml_line('in', scope)}`" if scope else ""
+        line = source.line_of(statement.node)
+        hints.append(f"the same code stands in line {line} of another file: `file: {file}`{where}")
+    return hints
+
+
+def _expressions_of(anchor: Anchor, statement: Statement) -> Iterable[Expression]:
+    return walk_expressions(statement) if anchor.position == "wrap" else ()
+
+
 def _outside_branch(
     source: Source, anchor: Anchor, pattern: Pattern, inside: list[Statement]
 ) -> Iterator[str]:
@@ -175,8 +208,8 @@ def _looser(
 ) -> Iterator[str]:
     """Patterns with less in them that fit exactly one place of the same scope."""
     rungs = {
-        "with any arguments": _any_arguments(pattern.node),
-        "by its target alone": _target_only(pattern.node),
+        "with any arguments": any_arguments(pattern.node),
+        "by its target alone": target_only(pattern.node),
         "by its call alone": _call_only(pattern.node),
     }
     fits_already = False
@@ -187,11 +220,12 @@ def _looser(
         found = [s for s in inside if match(looser, s.node) is not None]
         if len(found) == 1:
             fits_already = True
-            line = yaml_line(anchor.position, _text_of(source, looser))
+            line = yaml_line(anchor.position, text_of(source, looser))
             yield f"{why} it fits line {source.line_of(found[0].node)}: `{line}`"
 
 
-def _text_of(source: Source, pattern: Pattern) -> str:
+def text_of(source: Source, pattern: Pattern) -> str:
+    """A pattern as a user writes it."""
     code = show(source.module.code_for_node(pattern.node)).strip()
     return code.splitlines()[0].rstrip() if pattern.is_header else code
 
@@ -212,13 +246,15 @@ class _AnyArguments(cst.CSTTransformer):
         return updated_node.with_changes(args=[cst.Arg(make_run())])
 
 
-def _any_arguments(node: cst.CSTNode) -> cst.CSTNode | None:
+def any_arguments(node: cst.CSTNode) -> cst.CSTNode | None:
+    """The code with `$$$` for the arguments of every call; `None` where there are none."""
     loosener = _AnyArguments()
     loose = node.visit(loosener)
     return loose if loosener.loosened and isinstance(loose, cst.CSTNode) else None
 
 
-def _target_only(node: cst.CSTNode) -> cst.CSTNode | None:
+def target_only(node: cst.CSTNode) -> cst.CSTNode | None:
+    """The statement with `$_` for what it assigns or goes through; `None` for others."""
     hole = make_hole()
     if isinstance(node, cst.For):
         return None if hole_of(node.target) else node.with_changes(iter=hole)
@@ -234,7 +270,7 @@ def _target_only(node: cst.CSTNode) -> cst.CSTNode | None:
 
 def _call_only(node: cst.CSTNode) -> cst.CSTNode | None:
     if isinstance(node, cst.Assign) and isinstance(node.value, cst.Call):
-        loose = _any_arguments(node.value) or node.value
+        loose = any_arguments(node.value) or node.value
         return cst.Assign([cst.AssignTarget(make_hole())], loose)  # type: ignore[arg-type]
     return None
 

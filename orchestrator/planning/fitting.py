@@ -33,6 +33,10 @@ class Sources:
         assert isinstance(source, Source)
         return source
 
+    def source_of(self, data: bytes, file: str) -> Source:
+        """The same, by its bytes."""
+        return self.source(file, hashlib.sha256(data).hexdigest())
+
     def _try(self, data: bytes, sha256: str, wanted: Wanted) -> Fitted | PatchError:
         key = (wanted.file, sha256)
         if key not in self._sources:

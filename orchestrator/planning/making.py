@@ -25,8 +25,9 @@ def make(
     patches: Sequence[Patch],
     views: Sequence[HostView],
     runtime_source: bytes,
+    sources: Sources | None = None,
 ) -> Plan:
-    """See `orchestrator.planning.plan.make_plan`."""
+    """See `orchestrator.planning.plan.make_plan`; `sources` are those that were read already."""
     problems: list[PatchError] = []
     warnings: list[str] = []
     for patch in patches:
@@ -34,7 +35,7 @@ def make(
             warnings += check_versions(patch, views)
         except PatchError as error:
             problems.append(error)
-    sources = Sources()
+    sources = sources or Sources()
     works: dict[_Key, tuple[list[Fitted], list[str]]] = {}
     for holding in _holdings(patches, views):
         for file, fitted in _fit_all(sources, patches, holding, problems).items():

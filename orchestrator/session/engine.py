@@ -11,16 +11,20 @@ import signal
 import sys
 import threading
 import traceback
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 from orchestrator.errors import PatchError
 from orchestrator.model.patch import Patch
 from orchestrator.model.plan import Plan
 from orchestrator.planning.plan import HostView
+
+if TYPE_CHECKING:
+    from orchestrator.patching.suggestion import Suggestion
+    from orchestrator.planning.survey import Survey
 
 _GIB = 1 << 30
 # LibCST generates code by recursion, about three Python frames for each level of nesting: 330
@@ -64,13 +68,28 @@ class Engine:
         runtime_source: bytes,
     ) -> Plan:
         """`make_plan` of `orchestrator.planning.plan`, with its errors and those of the worker."""
+        plan = self._ask("plan", session_id, tuple(patches), tuple(views), runtime_source)
+        assert isinstance(plan, Plan)
+        return plan
+
+    def survey(
+        self, patch: Patch, view: HostView, elsewhere: Mapping[str, bytes] | None = None
+    ) -> Survey:
+        """`survey` of `orchestrator.planning.survey`, with the errors of the worker."""
+        found = self._ask("survey", patch, view, dict(elsewhere or {}))
+        return cast("Survey", found)
+
+    def suggest(self, data: bytes, file: str, line: int, others: Sequence[bytes]) -> Suggestion:
+        """`suggest` of `orchestrator.patching.suggestion`, with the errors of the worker."""
+        return cast("Suggestion", self._ask("suggest", data, file, line, tuple(others)))
+
+    def _ask(self, what: str, *args: object) -> object:
         process, connection = self._ready_worker()
-        request = (session_id, tuple(patches), tuple(views), runtime_source)
         try:
-            connection.send(request)
+            connection.send((what, args))
             if not connection.poll(self.timeout_s):
                 raise _engine_error(f"planning took longer than {self.timeout_s:g} s")
-            answer = connection.recv()
+            answer: object = connection.recv()
         except (EOFError, OSError):
             process.join(_LEAVE_S)
             fate = _fate(process)
@@ -81,7 +100,6 @@ class Engine:
             raise
         if isinstance(answer, PatchError):
             raise answer
-        assert isinstance(answer, Plan)
         return answer
 
     def close(self) -> None:
@@ -164,7 +182,12 @@ def _limit_memory(memory_bytes: int) -> None:
 
 
 def _serve(connection: Connection, timeout_s: float) -> None:
-    from orchestrator.planning.making import make  # imported here, in the worker, while it waits
+    # Imported here, in the worker, while it waits.
+    from orchestrator.patching.suggestion import suggest
+    from orchestrator.planning.making import make
+    from orchestrator.planning.survey import survey
+
+    able = {"plan": make, "survey": survey, "suggest": suggest}
 
     gc.collect()
     gc.freeze()
@@ -177,16 +200,16 @@ def _serve(connection: Connection, timeout_s: float) -> None:
             return
         # A controller that was killed cannot end a worker that hangs: this does.
         signal.alarm(int(timeout_s) + 5)
-        answer = _answer(make, request)
+        answer = _answer(able, *request)
         signal.alarm(0)
         with contextlib.suppress(OSError):
             connection.send(answer)
         gc.collect()
 
 
-def _answer(make: Any, request: tuple[Any, ...]) -> object:
+def _answer(able: Mapping[str, Any], what: str, args: tuple[Any, ...]) -> object:
     try:
-        return make(*request)
+        return able[what](*args)
     except PatchError as error:
         return error
     except RecursionError:
