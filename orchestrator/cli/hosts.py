@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +14,15 @@ import click
 from orchestrator.cli.options import inventory_option, read_hosts, read_inventory_file
 from orchestrator.errors import HostError
 from orchestrator.model.inventory import Install, Inventory, Server
-from orchestrator.servers.adopt import show
 from orchestrator.servers.base import Found, Life, shown
+from orchestrator.servers.survey import Sight, describe_origin, describe_sight, read_sight
 from orchestrator.session.contact import Contact, close_contacts, join_errors, open_contacts
 from orchestrator.session.member import Member
 from orchestrator.session.observe import find_life, locate
 from orchestrator.transport.routes import open_transport
+
+# All files of a package are read, and drivers of GPUs that sleep take seconds to answer.
+_LOOK_S = 60.0
 
 
 @click.command("hosts")
@@ -71,6 +75,9 @@ def _fill(row: dict[str, Any], contact: Contact, book: Inventory) -> list[HostEr
         try:
             at = {"name": install.name, "package": install.package}
             at |= _locate(contact, server, install)
+            asked = {name: at[name] for name in ("root", "package", "dist_info")}
+            checked = contact.agent.call("pristine", asked, timeout_s=_LOOK_S).value
+            at |= {"pristine": checked}
         except HostError as error:
             if error.code == "lost":
                 raise
@@ -79,8 +86,11 @@ def _fill(row: dict[str, Any], contact: Contact, book: Inventory) -> list[HostEr
         if at not in row["installs"]:
             row["installs"].append(at)
     for package in dict.fromkeys(at["package"] for at in row["installs"]):
-        found = contact.agent.call("find-servers", {"package": package}).value
-        row["servers"] += [s | {"argv": list(shown(Life(tuple(s["argv"]))))} for s in found]
+        found = contact.agent.call("survey", {"package": package}, timeout_s=_LOOK_S).value
+        row["servers"] += [
+            s | {"argv": list(shown(Life(tuple(s["argv"])))), "seen": asdict(read_sight(s))}
+            for s in found
+        ]
     return errors
 
 
@@ -107,9 +117,9 @@ def _show(row: dict[str, Any]) -> None:
                 f" {install['package_version'] or 'of unknown version'}"
                 f" in {install['package_dir']} (Python {install['version']})"
             )
+            click.echo(f"    {describe_origin(install['pristine'])}")
     for server in row["servers"]:
-        click.echo(f"  server {show(server)}")
-        if not server["restorable"]:
-            click.echo(f"    cannot be restored: {server['why']}")
+        for line in describe_sight(Sight(**server["seen"])):
+            click.echo(f"  {line}")
     for session in row["unfinished"]:
         click.echo(f"  unfinished session {session}, see `sgldbg status`")

@@ -77,11 +77,11 @@ def require_restorable(found: Public, host: str, server: Server) -> None:
         host=host,
         code="not-restorable",
         notes=[f"seen: {show(found)}"],
-        hints=_suggest(found, isinstance(server.launch, LaunchAdopt)),
+        hints=suggest(found, adopting=isinstance(server.launch, LaunchAdopt)),
     )
 
 
-def _suggest(found: Public, adopting: bool) -> list[str]:
+def suggest(found: Public, *, adopting: bool) -> list[str]:
     """What to write into the inventory instead, from what stands in the way."""
     if found["needs_output"]:
         hints = ["start it with its output in a file"]

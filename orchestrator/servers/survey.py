@@ -1,0 +1,143 @@
+"""What a person wants to know of a running server, read off its command line and processes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from orchestrator.servers.adopt import DEFAULT_PORT, is_title, suggest
+from orchestrator.servers.life import find_value
+
+# The flags of all releases, the word that is shown first.
+_SIZES = {
+    "tp": ("--tp-size", "--tensor-parallel-size", "--tp"),
+    "pp": ("--pp-size", "--pipeline-parallel-size", "--pp"),
+    "dp": ("--dp-size", "--data-parallel-size", "--dp"),
+    "ep": ("--ep-size", "--expert-parallel-size", "--ep"),
+}
+_MODEL = ("--model-path", "--model")
+
+
+@dataclass(frozen=True, slots=True)
+class Sight:
+    """One server as it is seen. `port` is the one that it was told to listen on.
+
+    `ranks` are the labels of its schedulers here, `logs` the files that its output goes to, `gpus`
+    is `None` where nobody can tell, `refusal` says why it could not be adopted, and `hints` what
+    to write into the inventory then.
+    """
+
+    pid: int
+    user: str
+    uptime_s: int
+    port: int | None
+    model: str | None
+    sizes: Mapping[str, int]
+    node: tuple[int, int] | None
+    role: str | None
+    ranks: tuple[str, ...]
+    gpus: tuple[Mapping[str, Any], ...] | None
+    logs: tuple[str, ...]
+    run_by: str | None
+    wrapper: str | None
+    refusal: str
+    hints: tuple[str, ...]
+
+
+def read_sight(row: Mapping[str, Any]) -> Sight:
+    """The sight of one row of the agent's `survey`; nothing in it is a secret."""
+    argv: Sequence[str] = row["argv"]
+    sizes = {name: _find_number(argv, flags) for name, flags in _SIZES.items()}
+    nodes = _find_number(argv, ("--nnodes",))
+    outputs = [row[name] for name in ("stdout", "stderr")]
+    files = [output["path"] for output in outputs if output["kind"] == "file"]
+    return Sight(
+        pid=row["pid"],
+        user=row["user"],
+        uptime_s=row["uptime_s"],
+        port=_find_port(row),
+        model=next((v for v in (find_value(argv, flag) for flag in _MODEL) if v), None),
+        sizes={name: size for name, size in sizes.items() if size is not None},
+        node=None if nodes is None else (_find_number(argv, ("--node-rank",)) or 0, nodes),
+        role=find_value(argv, "--disaggregation-mode"),
+        ranks=tuple(sorted(filter(None, (_find_rank(w["title"]) for w in row["workers"])))),
+        gpus=None if row["gpus"] is None else tuple(row["gpus"]),
+        logs=tuple(dict.fromkeys(files)),
+        run_by=row["supervisor"],
+        wrapper=row["wrapper"],
+        refusal=row["why"],
+        hints=() if row["restorable"] else tuple(suggest(row, adopting=True)),
+    )
+
+
+def _find_port(row: Mapping[str, Any]) -> int | None:
+    if is_title(row):
+        return row["ports"][0] if row["ports"] else None
+    given = find_value(row["argv"], "--port")
+    return int(given) if given is not None and given.isdigit() else DEFAULT_PORT
+
+
+def _find_number(argv: Sequence[str], flags: Sequence[str]) -> int | None:
+    values = [v for v in (find_value(argv, flag) for flag in flags) if v is not None]
+    return int(values[-1]) if values and values[-1].isdigit() else None
+
+
+def _find_rank(title: str) -> str:
+    """`DP0 TP3` of `sglang::scheduler_DP0_TP3`; `scheduler` where there is one rank only."""
+    name = title.partition("::")[2]
+    if not name.startswith("scheduler"):
+        return ""
+    return name.removeprefix("scheduler").strip("_").replace("_", " ") or "scheduler"
+
+
+def describe_sight(sight: Sight) -> list[str]:
+    """Lines for a person, the most telling first."""
+    sizes = [f"{name} {size}" for name, size in sight.sizes.items()]
+    node = [] if sight.node is None else [f"node {sight.node[0]} of {sight.node[1]}"]
+    role = [] if sight.role in (None, "null") else [f"{sight.role} server"]
+    port = "port unknown" if sight.port is None else f"port {sight.port}"
+    up = f"up {_show_time(sight.uptime_s)}"
+    head = ", ".join([f"pid {sight.pid} of {sight.user}", port, up, *sizes, *node, *role])
+    lines = [f"server {head}: {sight.model or 'model unknown'}"]
+    if sight.ranks:
+        lines.append(f"  ranks {', '.join(sight.ranks)}")
+    if sight.gpus is not None:
+        lines.append(f"  GPUs {', '.join(map(_show_gpu, sight.gpus)) or 'none'}")
+    lines.append(f"  logs {', '.join(sight.logs) or 'in no file'}")
+    if sight.run_by:
+        lines.append(f"  run by {sight.run_by.rstrip(',')}")
+    if sight.wrapper:
+        lines.append(f"  started by {sight.wrapper}, which waits for it and ends with it")
+    if sight.refusal:
+        lines.append(f"  cannot be adopted: {sight.refusal}")
+        lines += [f"  hint: {hint}" for hint in sight.hints]
+    return lines
+
+
+def describe_origin(checked: Mapping[str, Any]) -> str:
+    """Whether an install's files are as they were made, in words."""
+    if checked["by"] is None:
+        return "neither a RECORD nor a checkout tells whether it is pristine"
+    counts = [
+        f"{len(checked[kind])} {kind}" for kind in ("changed", "missing", "extra") if checked[kind]
+    ]
+    if not counts:
+        return f"pristine: {checked['files']} files as in {checked['by']}"
+    names = [*checked["changed"], *checked["missing"], *checked["extra"]]
+    shown = ", ".join(names[:3]) + (", ..." if len(names) > 3 else "")
+    return f"not as in {checked['by']}: {', '.join(counts)} of {checked['files']} files ({shown})"
+
+
+def _show_gpu(gpu: Mapping[str, Any]) -> str:
+    used = "" if gpu["used_mib"] is None else f" {gpu['used_mib']} MiB"
+    return f"{gpu['index']} ({gpu['name']}{used})"
+
+
+def _show_time(seconds: int) -> str:
+    minutes, rest = divmod(seconds, 60)
+    hours, minutes = divmod(minutes, 60)
+    days, hours = divmod(hours, 24)
+    parts = [(days, "d"), (hours, "h"), (minutes, "min"), (rest, "s")]
+    first = next((i for i, (n, _) in enumerate(parts) if n), 3)
+    return " ".join(f"{n} {unit}" for n, unit in parts[first : first + 2])
