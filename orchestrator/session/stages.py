@@ -106,6 +106,9 @@ def stage(plan: Plan, package: str) -> Act:
             raise
         member.staged = True
         member.state = "staged"
+        if value["shared_with"]:
+            member.notes.append(f"shares its install with {value['shared_with']}, which patches it")
+            return f"shared with {value['shared_with']}"
         copies = [f["file"] for f in value["files"] if f["kept"] == "copy"]
         if copies:
             member.notes.append(f"kept as a copy, so the inode will differ: {', '.join(copies)}")

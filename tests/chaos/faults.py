@@ -66,7 +66,9 @@ def cut_link(host: BreakableHost, agent: Forked) -> list[str]:
     agent.let_go()
     code = agent.wait()
     wait_for(lambda: host.find_guard() is None)
-    return [f"the agent's exit code was {code}"] * (code != 0) + host.end_session()
+    # A step that outlasts the grace is ended by the guard.
+    wrong = [f"the agent's exit code was {code}"] if code not in (0, -signal.SIGKILL) else []
+    return wrong + host.end_session()
 
 
 def mute_link(host: BreakableHost, agent: Forked) -> list[str]:
@@ -141,6 +143,10 @@ TAIL: dict[str, Fault] = {
     "disk full": fill_disk,
     "read-only remount": mount_read_only,
     "new boot id": reboot,
+}
+# Without those that break the whole machine: here it is the owner's as well.
+MEMBER: dict[str, Fault] = {
+    name: fault for name, fault in SESSION.items() if "SIG" in name or "link" in name
 }
 NEEDS_DISKS = ("disk full", "read-only remount")
 

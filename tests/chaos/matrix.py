@@ -25,9 +25,11 @@ from orchestrator.onhost.agent.journal import STEPS
 from tests.chaos import disks, faults
 from tests.chaos.agent import Agent, Forked, ReachedPoint, start_tail
 from tests.chaos.host import DEBUG, BreakableHost
+from tests.chaos.owner import Owner
 from tests.onhost.transaction.place import requests_of
 
 _NOWHERE = 10**9
+_FAULTS = {"agent": faults.SESSION, "guard": faults.TAIL, "member": faults.MEMBER}
 _CASE_S = 90
 # Longer than any case, so that nothing but a fault ends a lease; a cut leaves it this grace.
 _LEASE_S, _GRACE_S = 600.0, 0.3
@@ -35,7 +37,10 @@ _LEASE_S, _GRACE_S = 600.0, 0.3
 
 @dataclass(frozen=True)
 class Case:
-    """One fault at one line: `who` writes the journal there, a session's agent or its guard."""
+    """One fault at one line: `who` writes the journal there.
+
+    A session's `agent`, its `guard`, or the agent of a `member` that shares its install.
+    """
 
     who: str
     line: int
@@ -49,7 +54,7 @@ class Case:
 def run_case(case: Case, directory: Path, kind: str) -> list[str]:
     """Break one session on a fresh host; what is not as it was afterwards."""
     with _host(directory, kind) as host:
-        fault = (faults.SESSION if case.who == "agent" else faults.TAIL)[case.fault]
+        fault = _FAULTS[case.who][case.fault]
         with _forked(case.who, host, case.line) as forked:
             try:
                 if forked is None:
@@ -74,10 +79,11 @@ def _host(directory: Path, kind: str) -> Iterator[BreakableHost]:
 @contextlib.contextmanager
 def _forked(who: str, host: BreakableHost, line: int) -> Iterator[Forked | None]:
     """The process that stands at the line; `None` where it never came there."""
-    agent = Agent(host, line if who == "agent" else _end_of_debug(host))
+    agent = Agent(host, _end_of_debug() if who == "guard" else line)
     forked: list[Forked] = [agent]
+    owner = Owner(host) if who == "member" else None
     try:
-        reached = _drive(host, agent)
+        reached = _drive(host, agent, owner)
         if who == "guard" and reached:
             faults.end_guard(host)
             agent.kill()
@@ -88,22 +94,30 @@ def _forked(who: str, host: BreakableHost, line: int) -> Iterator[Forked | None]
     finally:
         for one in forked:
             one.close()
+        if owner is not None:
+            owner.end()
 
 
-def _end_of_debug(host: BreakableHost) -> int:
+def _end_of_debug() -> int:
     """The line that says that the debug life runs: from there a guard has most to undo."""
     return int(os.environ["SGLDBG_DEBUG_LINE"])
 
 
-def _drive(host: BreakableHost, agent: Agent) -> bool:
+def _drive(host: BreakableHost, agent: Agent, owner: Owner | None) -> bool:
     """Be the controller, up to the agent's point."""
     main = host.start_server()
     begin = dict(host.begin_args(lease_s=_LEASE_S), grace_s=_GRACE_S)
     try:
         agent.call("begin", begin)
         for name, args, raw in requests_of(host, main, DEBUG):
+            if owner is not None and name == "swap":
+                owner.swap()
+            if owner is not None and name == "revert":
+                owner.start_revert()
             agent.call(name, args, raw)
     except ReachedPoint:
+        if owner is not None:
+            owner.start_revert()
         return True
     return False
 
@@ -114,6 +128,12 @@ def count_lines(directory: Path, kind: str) -> dict[str, list[str]]:
         assert never is None, "the session did not come to its end"
         found = {"agent": [_label(record) for record in host.journal()]}
         assert not host.judge(), host.judge()
+    with (
+        _host(directory / "member", kind) as host,
+        _forked("member", host, _NOWHERE) as never,
+    ):
+        assert never is None, "the member did not come to its end"
+        found["member"] = [_label(record) for record in host.journal()]
     debug = found["agent"].index("done start:debug") + 1
     os.environ["SGLDBG_DEBUG_LINE"] = str(debug)
     with _host(directory / "tail", kind) as host, _forked("guard", host, _NOWHERE) as never:
@@ -132,7 +152,7 @@ def _label(record: dict[str, Any]) -> str:
 def list_cases(lines: dict[str, list[str]], has_disks: bool) -> list[Case]:
     """Every line times every fault of whoever writes it."""
     cases = []
-    for who, table in (("agent", faults.SESSION), ("guard", faults.TAIL)):
+    for who, table in _FAULTS.items():
         for number, label in enumerate(lines[who], 1):
             for fault in table:
                 if has_disks or fault not in faults.NEEDS_DISKS:

@@ -7,8 +7,9 @@ import hashlib
 import os
 from typing import Any, Dict, Iterable, Optional, Set
 
-# The lock goes last, so directories are compared as if it were gone already.
 LOCK_NAME = ".sgldbg-lock"
+# Locks and leases go last, so directories are compared as if they were gone already.
+_PREFIX = ".sgldbg-"
 Recorded = Dict[str, Any]
 
 
@@ -31,7 +32,7 @@ def _listing(path: str, targets: Set[str]) -> str:
     with os.scandir(path) as entries:
         lines = []
         for entry in entries:
-            if entry.name != LOCK_NAME:
+            if not entry.name.startswith(_PREFIX):
                 inode = 0 if by_name or entry.path in targets else entry.inode()
                 lines.append(os.fsencode(entry.name) + b"\0%d\n" % inode)
     for line in sorted(lines):

@@ -76,6 +76,8 @@ class Facts:
         self.pycs: Dict[str, List[Record]] = {}
         self.verified: Optional[bool] = None
         self.unlocked = False
+        self.sharing: Optional[Record] = None
+        self.left_share = False
 
     def apply(self, record: Record) -> None:
         """Take in one more record, in the journal's order."""
@@ -84,6 +86,8 @@ class Facts:
             handler = _HANDLERS.get((record["step"], kind))
             if handler is not None:
                 handler(self, record)
+        elif kind == "shared-swap":
+            self.verified = None
         elif kind == "undone":
             self._forget_files()
         elif kind == "reverted":
@@ -106,7 +110,7 @@ class Facts:
     @property
     def is_clean(self) -> bool:
         """Whether every file of the session was proven to be as it was, or none was planned."""
-        return self.verified is True or not self.files
+        return self.verified is True or not (self.files or self.sharing)
 
     def _plan(self, record: Record) -> None:
         self._forget_files()
@@ -115,6 +119,12 @@ class Facts:
         self.files = [PlannedFile(**item) for item in record["files"]]
         self.dirs = record["dirs"]
         self.locks = record["locks"]
+
+    def _share(self, record: Record) -> None:
+        self.root, self.package, self.sharing = record["root"], record["package"], record
+
+    def _unshared(self, record: Record) -> None:
+        self.left_share = True
 
     def _begun(self, record: Record) -> None:
         self.begun = record
@@ -169,6 +179,8 @@ _HANDLERS: Dict[Any, Any] = {
     ("begin", "intent"): Facts._begun,
     ("begin", "done"): Facts._begun_done,
     ("plan", "intent"): Facts._plan,
+    ("share", "intent"): Facts._share,
+    ("unshare", "done"): Facts._unshared,
     ("stage:keep", "done"): Facts._keep,
     ("swap:file", "intent"): Facts._swap,
     ("swap:file", "done"): Facts._swapped,

@@ -16,6 +16,7 @@ STEPS = (
     "begin",
     "plan",  # what will be staged and how the directories are now; it has no effect by itself
     "lock",
+    "share",  # another host of the session has the lock: its files are ours too
     "stage:new",
     "stage:keep",
     "describe",
@@ -25,6 +26,7 @@ STEPS = (
     "table",
     "start:debug",
     "stop:debug",
+    "unshare",
     "revert:staged",
     "revert:file",
     "revert:pyc",

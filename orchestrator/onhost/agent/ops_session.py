@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any, Callable, Dict, Tuple
 
-from . import begin, effective, files, guard, lease, life, probedir, recover, staging, swap
+from . import begin, effective, files, guard, lease, life, probedir, recover, shared, staging, swap
 from .refusal import Refusal
 from .state import Context, SessionState, session_dir
 
@@ -63,6 +63,7 @@ def op_renew(context: Context, args: Args, raw: bytes) -> Answer:
     if context.session is None:
         raise Refusal("fenced", "this agent holds no session")
     renewed = context.session.renew(args["lease_s"])
+    shared.renew(context.session, renewed)
     alive = begin.guard_is_alive(context.session.facts)
     return {**_times(renewed), "guard": "alive" if alive else "dead"}, b""
 
@@ -75,6 +76,7 @@ def op_detach(context: Context, args: Args, raw: bytes) -> Answer:
     """Give the lease its full length, whatever becomes of the channel."""
     session = _held(context)
     detached = session.renew(args["lease_s"], detached=True)
+    shared.renew(session, detached)
     staging.show_until(session, detached)
     return _times(detached), b""
 
@@ -86,6 +88,7 @@ def op_keep(context: Context, args: Args, raw: bytes) -> Answer:
         kept = lease.change(session.directory, session.epoch, session.holder, deadline_s=None)
         session.note("kept")
         staging.show_until(session, kept)
+        shared.renew(session, kept)
     recover.dismiss_guard(session)
     return None, b""
 

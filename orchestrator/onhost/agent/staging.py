@@ -8,7 +8,7 @@ import os
 import time
 from typing import Any, Dict, List, Optional
 
-from . import files, journal, lease, lock, plan, recover, swap
+from . import files, journal, lease, lock, plan, recover, shared, swap
 from .facts import Facts
 from .refusal import Refusal
 from .state import JOURNAL, SessionState, session_dir
@@ -20,23 +20,40 @@ def stage(session: SessionState, args: Args, raw: bytes) -> Args:
     """Plan, lock and stage; whatever fails, the install is as it was.
 
     A session whose time is over and that holds a lock of ours is undone first, and its report
-    handed on under `recovered`.
+    handed on under `recovered`. Where another host of the same session has the install already,
+    nothing is staged and `shared_with` names it.
     """
     with session.locked():
-        if session.facts.files:
+        if session.facts.files or session.facts.sharing:
             raise Refusal("exists", "this session has staged its files already")
         contents = _split(args["files"], raw)
         package_dir = os.path.join(os.path.abspath(args["root"]), args["package"])
-        recovered = _recover_expired(session, lock.find_paths(package_dir))
-        recovered += _file_reverted(session, package_dir)
-        plan.journal_plan(session, args, plan.make_plan(args))
-        try:
-            _take_locks(session)
-            staged = swap.stage(session, contents)
-        except Exception:
-            _undo_stage(session)
-            raise
-    return {"files": staged, "recovered": recovered}
+        paths = lock.find_paths(package_dir)
+        recovered: List[Args] = []
+        owner = shared.find_owner(session, paths)
+        if owner is None:
+            try:
+                recovered += _recover_expired(session, paths)
+                recovered += _file_reverted(session, package_dir)
+                staged = _stage(session, args, contents)
+            except Refusal:
+                owner = shared.find_owner(session, paths)  # it was quicker
+                if owner is None:
+                    raise
+        if owner is not None:
+            shared.join(session, owner, args, paths)
+            return {"files": [], "recovered": recovered, "shared_with": owner}
+    return {"files": staged, "recovered": recovered, "shared_with": None}
+
+
+def _stage(session: SessionState, args: Args, contents: Dict[str, bytes]) -> List[Args]:
+    plan.journal_plan(session, args, plan.make_plan(args))
+    try:
+        _take_locks(session)
+        return swap.stage(session, contents)
+    except Exception:
+        _undo_stage(session)
+        raise
 
 
 def _split(items: List[Args], raw: bytes) -> Dict[str, bytes]:

@@ -66,6 +66,7 @@ class SessionState:
         self.holder = holder
         self.journal = Journal(os.path.join(directory, JOURNAL), on_line)
         self.facts = Facts(self.journal.records)
+        self.beat = 0
         self.unwritten = 0  # lines that the disk did not take while things were taken back
         self._threads = threading.RLock()
         self._depth = 0

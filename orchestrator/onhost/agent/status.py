@@ -39,6 +39,8 @@ def read_session(directory: str) -> Session:
     begun = facts.begun or {}
     now_s = lease.now_s()
     shown = [{"path": one.path, "state": _file_state(facts, one)} for one in facts.files]
+    for item in (facts.sharing or {"files": []})["files"]:
+        shown.append({"path": item["path"], "state": _shared_state(item)})
     return {
         "session": os.path.basename(os.path.dirname(directory)),
         "host": os.path.basename(directory),
@@ -81,12 +83,21 @@ def _file_state(facts: Facts, one: PlannedFile) -> str:
     return "drift" if one.file in facts.swapping else "changed before the swap"
 
 
+def _shared_state(item: Dict[str, Any]) -> str:
+    try:
+        found = files.look(item["path"]).sha256
+    except OSError as error:
+        return "unknown: %s" % error.strerror
+    states = {item["before_sha256"]: "original", item["after_sha256"]: "patched"}
+    return states.get(found, "drift")
+
+
 def _state(facts: Facts, held: Optional[Lease], states: List[str]) -> str:
     if facts.verified and facts.by:
         return "reverted by %s" % facts.by
     if "drift" in states:
         return "drift"
-    patched = "patched" if "patched" in states else "staged" if facts.files else "begun"
+    patched = "patched" if "patched" in states else "staged" if states else "begun"
     if facts.verified:
         patched = "reverted"
     if held is not None and held.is_kept():

@@ -8,7 +8,7 @@ import os
 import shutil
 from typing import Any, Dict, List, Optional, Sequence
 
-from . import dirs, files, plan, pyc
+from . import dirs, files, plan, pyc, shared
 from .facts import PlannedFile
 from .refusal import Refusal
 from .state import SessionState
@@ -38,8 +38,13 @@ def stage(session: SessionState, contents: Dict[str, bytes]) -> List[Report]:
 def swap(session: SessionState) -> List[Report]:
     """Make the planned bytes visible, in the plan's order; refuses before the first if any changed.
 
-    A file that is in place already stays, so a swap may be repeated.
+    A file that is in place already stays, so a swap may be repeated. Who shares the install waits
+    until it reads what the owner put in.
     """
+    if session.facts.sharing is not None:
+        shared.wait_until_in(session)
+        session.note("shared-swap")
+        return []
     waiting = [one for one in session.facts.files if not _is_in_place(one)]
     for one in waiting:
         _check_unchanged(one)
@@ -90,6 +95,8 @@ def put_back_early(session: SessionState) -> None:
     aside until then: who ends may still write one over that which was put back.
     """
     with session.locked():
+        if shared.wait_for_members(session, 0.0):
+            return
         for one in reversed(session.facts.files):
             _revert_one(session, one, False, compiled=False)
 
@@ -98,15 +105,30 @@ def revert(session: SessionState, force: bool = False) -> List[Report]:
     """Put every original back, last one first, and prove it; one failure stops no other file.
 
     The state of a file is `reverted`, `removed`, `untouched`, `drift` (somebody else changed it:
-    left alone without `force`) or `failed`; `why` says more where there is more to say.
+    left alone without `force`) or `failed`; `why` says more where there is more to say. Files that
+    another host's server may still run from are `failed` until that one is over.
     """
     with session.locked():
-        reports = [_revert_one(session, one, force) for one in reversed(session.facts.files)]
+        if session.facts.sharing is not None:
+            reports = shared.wait_until_back(session)[::-1]
+        else:
+            busy = shared.wait_for_members(session)
+            planned = reversed(session.facts.files)
+            reports = [
+                _wait_for(one, busy) if busy else _revert_one(session, one, force)
+                for one in planned
+            ]
         with contextlib.suppress(OSError, Refusal):
             restore_dirs(session)
         clean = all(report["state"] in ("reverted", "removed", "untouched") for report in reports)
         session.note("reverted", verified=clean)
     return reports[::-1]
+
+
+def _wait_for(one: PlannedFile, busy: List[str]) -> Report:
+    why = "; ".join(busy)
+    report = {"file": one.file, "path": one.path, "state": "failed", "kept": [], "why": why}
+    return dict(report, sha256=_sha256_of(one))
 
 
 def _revert_one(
@@ -237,7 +259,7 @@ def restore_dirs(session: SessionState) -> None:
 
 def changed_files(session: SessionState) -> Sequence[str]:
     """Paths that still hold planned bytes of ours, or names of ours that are left beside them."""
-    left = []
+    left = shared.changed_files(session)
     for one in session.facts.files:
         if one.file in session.facts.swapping and _sha256_of(one) == one.after_sha256:
             left.append(one.path)
