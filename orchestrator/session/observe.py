@@ -11,7 +11,7 @@ from orchestrator.model.inventory import Install, LaunchCommand, Server
 from orchestrator.model.patch import Patch
 from orchestrator.model.plan import Plan
 from orchestrator.planning.plan import HostView
-from orchestrator.servers.base import Found, find
+from orchestrator.servers.base import Found, Life, find, for_host
 from orchestrator.session.ending import show_time
 from orchestrator.session.member import Member
 from orchestrator.transport.base import Transport
@@ -42,8 +42,11 @@ def look(
 
     def act(member: Member) -> str:
         nodes = len(server.hosts)
-        member.found = find_life(member, server, install, nodes)
-        member.install = locate(member, server, install)
+        try:
+            member.found = find_life(member, server, install, nodes)
+            member.install = locate(member, server, install)
+        except HostError as error:
+            raise _blame_session(member, server, install, nodes, error) from None
         _refuse_leftovers(member)
         member.probe_dir = f"{member.channel.hello['tmp_dir']}/sgldbg-{session_id}-{member.name}"
         member.view = _view(member, install, patches)
@@ -123,6 +126,32 @@ def _refuse_leftovers(member: Member) -> None:
     for left in member.channel.call("status", timeout_s=_STATUS_S).value["sessions"]:
         if left["root"] == member.install["root"]:
             raise _in_use(member.name, left)
+
+
+def _blame_session(
+    member: Member, server: Server, install: Install, nodes: int, error: HostError
+) -> HostError:
+    """The reason why a server cannot be looked at where a session is at work with it.
+
+    It is stopped, or a debug life with other arguments has its port; what the inventory says of
+    the install tells whether the session is on this one.
+    """
+    left = member.channel.call("status", timeout_s=_STATUS_S).value["sessions"]
+    if not left or error.code in ("lost", "timeout"):
+        return error
+    life = Life(argv=(install.python or "",))
+    if isinstance(server.launch, LaunchCommand):
+        life = for_host(server.launch, member.host, member.rank, nodes)
+    member.found = Found(member.name, None, life)
+    try:
+        member.install = locate(member, server, install)
+        _refuse_leftovers(member)
+    except HostError as refused:
+        if refused.code in ("locked", "not-reverted"):
+            return refused
+    known = [f"session `{s['session']}` of {s['holder']} is at work on this host" for s in left]
+    error.notes = (*error.notes, *known)
+    return error
 
 
 def _in_use(host: str, left: Mapping[str, Any]) -> HostError:

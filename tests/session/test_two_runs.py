@@ -11,14 +11,18 @@ from tests.session.command import call, start, told
 from tests.session.world import Project, World
 
 
+@pytest.mark.parametrize("stage", ["stage", "ready"])
 def test_the_second_run_is_refused(
-    single: World, small: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    single: World, small: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stage: str
 ) -> None:
-    """Who holds the install, since when and until when; the first one is not disturbed."""
+    """Who holds the install, since when and until when; the first one is not disturbed.
+
+    Also when the server has been stopped, or the debug life has its port.
+    """
     small.session["until"] |= {"count": 1000, "timeout": "4s"}
     session = small.write()
     with start("run", session, "--runs", tmp_path / "runs") as running:
-        running.wait_line("demo-0: stage done")
+        running.wait_line(f"demo-0: {stage} done")
         second = call(monkeypatch, "run", session, "--runs", tmp_path / "runs")
         first = running.end()
     single.assert_as_before()
