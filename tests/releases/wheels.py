@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import zipfile
+from collections.abc import Sequence
 from pathlib import Path
 
 # Each of these changed something near the seed's statement; the first is the oldest supported.
@@ -34,8 +35,16 @@ def find_wheel(version: str) -> Path | None:
 
 def read_release(version: str, file: str) -> bytes:
     """A file of a release; fails with the command that fetches what is missing."""
+    data = read_files(version, (file,))[file]
+    assert data is not None, f"sglang {version} has no {file}"
+    return data
+
+
+def read_files(version: str, files: Sequence[str]) -> dict[str, bytes | None]:
+    """These files of a release, `None` for each that it does not have."""
     wheel = find_wheel(version)
     if wheel is None:
         raise FileNotFoundError(f"sglang {version} is not in {cache_dir()}: run `{FETCH}`")
     with zipfile.ZipFile(wheel) as archive:
-        return archive.read(file)
+        held = set(archive.namelist())
+        return {file: archive.read(file) if file in held else None for file in files}

@@ -1,0 +1,10 @@
+from sglang import _sgldbg
+class Scheduler:
+    def get_new_batch_prefill(self):
+        adder = self.make_adder()
+        for req in self.waiting_queue:
+            req.init_next_round_input(self.tree_cache)
+            res = adder.add_one_req(req, self.chunked_req, self.enable_hierarchical_cache); _sgldbg.off("admission.1") or _sgldbg.hit("admission.1", locals())
+            if res != AddReqResult.CONTINUE:
+                break
+        return adder.can_run_list

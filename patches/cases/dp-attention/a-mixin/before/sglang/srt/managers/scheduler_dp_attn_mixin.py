@@ -1,0 +1,13 @@
+def prepare_mlp_sync_batch_raw(local_batch, disable_cuda_graph):
+    if local_batch is None:
+        num_tokens = 0
+    elif local_batch.forward_mode.is_decode():
+        num_tokens = local_batch.batch_size()
+    else:
+        num_tokens = local_batch.extend_num_tokens
+    return gather(num_tokens, disable_cuda_graph)
+
+
+class SchedulerDPAttnMixin:
+    def prepare_mlp_sync_batch(self, local_batch):
+        return prepare_mlp_sync_batch_raw(local_batch, self.disable_cuda_graph)

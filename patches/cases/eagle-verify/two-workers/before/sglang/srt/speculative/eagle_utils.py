@@ -1,0 +1,2 @@
+def organize_draft_results():
+    return None

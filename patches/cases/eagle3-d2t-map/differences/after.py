@@ -1,0 +1,14 @@
+from sglang import _sgldbg; import torch
+
+
+class LlamaForCausalLMEagle3:
+    def __init__(self, config):
+        self.hot_token_id = None
+
+    def load_weights(self, weights):
+        for name, loaded_weight in weights:
+            if "d2t" in name:
+                # d2t holds differences
+                self.hot_token_id = loaded_weight + torch.arange(loaded_weight.shape[0]); _sgldbg.off("eagle3-d2t-map.1") or _sgldbg.hit("eagle3-d2t-map.1", locals())
+                continue
+            self.load_one(name, loaded_weight)

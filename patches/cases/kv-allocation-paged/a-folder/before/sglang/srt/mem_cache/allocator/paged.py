@@ -1,0 +1,5 @@
+class PagedTokenToKVPoolAllocator(BaseTokenToKVPoolAllocator):
+    def alloc_extend(self, prefix_lens, seq_lens, last_loc, extend_num_tokens):
+        if self.debug_mode:
+            assert seq_lens.min() > 0
+        return self.take(extend_num_tokens)

@@ -1,0 +1,15 @@
+class SchedulerDisaggregationPrefillMixin:
+    def process_disagg_prefill_inflight_queue(self, rids_to_check=None):
+        polls = poll_and_all_reduce(self.disagg_prefill_inflight_queue)
+        undone_reqs = []
+        for req, poll in zip(self.disagg_prefill_inflight_queue, polls):
+            if poll == KVPoll.Success:
+                self.finish(req)
+            else:
+                undone_reqs.append(req)
+        return undone_reqs
+
+    def get_transferred_rids(self):
+        polls = poll_and_all_reduce(self.disagg_prefill_inflight_queue)
+        for req, poll in zip(self.disagg_prefill_inflight_queue, polls):
+            self.note(req, poll)

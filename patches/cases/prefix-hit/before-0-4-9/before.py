@@ -1,0 +1,5 @@
+class PrefillAdder:
+    def _prefill_one_req(self, prefix_len, extend_input_len, max_new_tokens):
+        self.rem_input_tokens -= extend_input_len
+        self.log_hit_tokens += prefix_len
+        self.log_input_tokens += extend_input_len

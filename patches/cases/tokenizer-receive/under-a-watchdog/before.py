@@ -1,0 +1,6 @@
+class TokenizerManager:
+    async def handle_loop(self):
+        while True:
+            with self.soft_watchdog.disable():
+                recv_obj = await async_sock_recv(self.recv_from_detokenizer)
+            self._result_dispatcher(recv_obj)
