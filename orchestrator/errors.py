@@ -44,8 +44,8 @@ class PatchError(OrchestratorError):
     """A patch does not fit a source. `state` is one of `docs/reference/patch-states.md`:
 
     `not found`, `ambiguous`, `already there`, `out of range`, `refused`, `conflict`, `capture`,
-    `parse`, `lossy`, `proof`, `engine`. `host` and `file` are filled in by whoever knows them. `others`
-    are further places that do not fit, each a whole error.
+    `parse`, `lossy`, `proof`, `engine`. `host` and `file` are filled in by whoever knows them.
+    `others` are further places that do not fit, each a whole error.
     """
 
     def __init__(

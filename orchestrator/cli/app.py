@@ -17,11 +17,13 @@ if TYPE_CHECKING:
 # Name -> one-line help. The command is `command` of the module of that name in this package; it
 # is not imported for the help page, which so costs no more than importing click.
 COMMANDS = {
-    "check": "Check YAML files: all problems, with line and caret.",
+    "check": "Check YAML files; with --against, where patches fit.",
+    "new": "Write a patch for a line of source, with its case.",
     "hosts": "Show who answers, which SGLang, and which server runs there.",
     "plan": "Show the exact diff and the restart; writes nothing.",
     "run": "Apply, restart, observe, revert, and answer the session's question.",
     "apply": "The first half of run: patch, restart, arm, and leave it so.",
+    "ask": "Put another question to a placed probe, without a restart.",
     "keep": "Let what apply placed stay without an end.",
     "status": "Show what is still patched, where, by whom, until when.",
     "revert": "Put everything back: after apply, or after a dead controller.",

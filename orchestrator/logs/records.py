@@ -166,6 +166,7 @@ def parse_record(raw: Mapping[str, Any], host: str) -> Record:
         expect={str(k): v if v is None else bool(v) for k, v in raw.get("x", {}).items()},
         requests=tuple(_whole(str(r)) for r in raw.get("req", ())),
         note=str(raw.get("note", "")),
+        generation=int(raw.get("g", 0)),
     )
 
 

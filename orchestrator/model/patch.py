@@ -94,7 +94,7 @@ class Replace:
 
 @dataclass(frozen=True, slots=True)
 class Delete:
-    """The anchor goes; `pass` takes its place, so that blocks stay whole and lines where they are."""
+    """The anchor goes; `pass` takes its place, so that blocks stay whole and lines stay."""
 
     span: Span | None = field(default=None, compare=False)
 

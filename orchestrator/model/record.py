@@ -14,7 +14,8 @@ class Record:
     `kind` is `import` (a patched module was imported), `hit`, `skip` (reached, not recorded, with
     the reason), `spent` or `error`. `seq` counts per process and site, from 1; `phase` is `start`,
     `warmup` or `armed`. `expect` maps an expectation's name to true, false, or null where its
-    `when` did not hold; what could not be evaluated stands in `errors`.
+    `when` did not hold; what could not be evaluated stands in `errors`. `generation` is that of the
+    probe table that was asked.
     """
 
     session: str
@@ -34,6 +35,7 @@ class Record:
     expect: Mapping[str, bool | None] = field(default_factory=dict)
     requests: tuple[str, ...] = ()
     note: str = ""
+    generation: int = 0
 
     @property
     def patch(self) -> str:

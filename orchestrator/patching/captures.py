@@ -80,12 +80,18 @@ def sure_names(probe: Probe, standing: Standing) -> list[str]:
     """The function's own names, as the compiler knows them, that the expressions use and that are
     bound on every way to the place: reading them there cannot fail.
     """
+    names = {mangled(n, class_of(standing)) for n in free_names(probe)}
+    bound = standing.state or {}
+    return sorted(n for n in names if bound.get(n) and _is_own(_lookup(standing.table, n)))
+
+
+def free_names(probe: Probe) -> set[str]:
+    """The names that a probe's expressions take from their place, as they are written."""
     names: set[str] = set()
     for asked in _asked(probe):
         with contextlib.suppress(PatchError):
-            names |= {mangled(n, class_of(standing)) for n in _free_names(_parse(asked)[1])}
-    bound = standing.state or {}
-    return sorted(n for n in names if bound.get(n) and _is_own(_lookup(standing.table, n)))
+            names |= _free_names(_parse(asked)[1]) - asked.extra
+    return names
 
 
 def _is_own(symbol: symtable.Symbol | None) -> bool:

@@ -18,7 +18,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, cast
 
 from orchestrator.errors import PatchError
-from orchestrator.model.patch import Patch
+from orchestrator.model.patch import Patch, Probe
 from orchestrator.model.plan import Plan
 from orchestrator.planning.plan import HostView
 
@@ -82,6 +82,11 @@ class Engine:
     def suggest(self, data: bytes, file: str, line: int, others: Sequence[bytes]) -> Suggestion:
         """`suggest` of `orchestrator.patching.suggestion`, with the errors of the worker."""
         return cast("Suggestion", self._ask("suggest", data, file, line, tuple(others)))
+
+    def check_question(self, data: bytes, file: str, site: str, probe: Probe) -> tuple[str, ...]:
+        """`check_question` of `orchestrator.patching.question`, with the errors of the worker."""
+        found = self._ask("check_question", data, file, site, probe)
+        return cast("tuple[str, ...]", found)
 
     def _ask(self, what: str, *args: object) -> object:
         process, connection = self._ready_worker()
@@ -183,11 +188,13 @@ def _limit_memory(memory_bytes: int) -> None:
 
 def _serve(connection: Connection, timeout_s: float) -> None:
     # Imported here, in the worker, while it waits.
+    from orchestrator.patching.question import check_question
     from orchestrator.patching.suggestion import suggest
     from orchestrator.planning.making import make
     from orchestrator.planning.survey import survey
 
-    able = {"plan": make, "survey": survey, "suggest": suggest}
+    able = {"plan": make, "survey": survey, "suggest": suggest,
+            "check_question": check_question}  # fmt: skip
 
     gc.collect()
     gc.freeze()

@@ -42,7 +42,7 @@ def all_sessions(left: Left) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class _Part:
+class Part:
     """One session on one host."""
 
     contact: Contact
@@ -77,12 +77,12 @@ class Undo:
     def end(self, wanted: Wanted) -> list[Outcome]:
         """One outcome per host, in order: the worst of its sessions."""
         found: dict[str, list[Outcome]] = {c.host.name: [] for c in self.contacts}
-        for session in _group(self.contacts, wanted).values():
+        for session in group_sessions(self.contacts, wanted).values():
             for outcome in self._end_session(session):
                 found[outcome.host].append(outcome)
         return [_sum_up(contact, found[contact.host.name]) for contact in self.contacts]
 
-    def _end_session(self, parts: Sequence[_Part]) -> list[Outcome]:
+    def _end_session(self, parts: Sequence[Part]) -> list[Outcome]:
         """One session on all its hosts together: its server is one."""
         if not self.take_live and any(p.left["controller"] == "alive" for p in parts):
             return [_busy(part) for part in parts]
@@ -101,7 +101,7 @@ class Undo:
         with ThreadPoolExecutor(_THREADS, "sgldbg-recover") as pool:
             return list(pool.map(tell, fleet.members))
 
-    def _tail(self, fleet: Fleet, parts: Sequence[_Part]) -> Tail:
+    def _tail(self, fleet: Fleet, parts: Sequence[Part]) -> Tail:
         return Tail(
             fleet,
             find_server(self.inventory, [part.name for part in parts]),
@@ -112,7 +112,7 @@ class Undo:
             force=self.force,
         )
 
-    def _recover(self, part: _Part) -> Outcome:
+    def _recover(self, part: Part) -> Outcome:
         """A session whose lease is over: its host ends it by itself, from its journal."""
         assert part.contact.agent is not None
         try:
@@ -139,14 +139,14 @@ def find_server(inventory: Inventory, hosts: Sequence[str]) -> Server | None:
     return found[0] if len(found) == 1 else None
 
 
-def _group(contacts: Sequence[Contact], wanted: Wanted) -> dict[str, list[_Part]]:
+def group_sessions(contacts: Sequence[Contact], wanted: Wanted) -> dict[str, list[Part]]:
     """The wanted sessions by id, each with its hosts in order.
 
     Two hosts of an inventory that share a state directory both tell of both; each session is then
     ended through the host that it is of.
     """
     names = {c.host.name for c in contacts}
-    sessions: dict[str, list[_Part]] = {}
+    sessions: dict[str, list[Part]] = {}
     seen: set[tuple[str, str]] = set()
     for contact in contacts:
         for left in contact.sessions:
@@ -154,11 +154,11 @@ def _group(contacts: Sequence[Contact], wanted: Wanted) -> dict[str, list[_Part]
             other = left["host"] in names and left["host"] != contact.host.name
             if wanted(left) and not other and key not in seen:
                 seen.add(key)
-                sessions.setdefault(left["session"], []).append(_Part(contact, left))
+                sessions.setdefault(left["session"], []).append(Part(contact, left))
     return sessions
 
 
-def _member(rank: int, part: _Part) -> Member:
+def _member(rank: int, part: Part) -> Member:
     """What the session had come to there, from what the host says of it."""
     server = part.left["server"]
     patched = any(f["state"] == "patched" for f in part.left["files"])
@@ -178,7 +178,7 @@ def _member(rank: int, part: _Part) -> Member:
     )
 
 
-def _attach(member: Member, part: _Part) -> str:
+def _attach(member: Member, part: Part) -> str:
     if part.left["expired"]:
         return "its lease is over"
     try:
@@ -194,7 +194,7 @@ def _attach(member: Member, part: _Part) -> str:
     return f"took {part.left['session']}"
 
 
-def _busy(part: _Part) -> Outcome:
+def _busy(part: Part) -> Outcome:
     left = part.left
     message = (
         f"session `{left['session']}` of {left['holder']} is at work; end it there, or take it"
@@ -205,7 +205,7 @@ def _busy(part: _Part) -> Outcome:
     return Outcome(part.name, "revert", False, state, left["server"], message)
 
 
-def _outcome(member: Member, part: _Part) -> Outcome:
+def _outcome(member: Member, part: Part) -> Outcome:
     outcome = member.outcome("revert")
     notes = outcome.message
     if member.error is not None and member.error.notes:
@@ -232,7 +232,7 @@ def _unreached(contact: Contact, stage: str) -> Outcome:
 def keep_sessions(contacts: Sequence[Contact], wanted: Wanted) -> list[Outcome]:
     """End the leases of the wanted sessions; the files stay patched until a later revert."""
 
-    def keep(part: _Part) -> Outcome:
+    def keep(part: Part) -> Outcome:
         assert part.contact.agent is not None
         if part.left["controller"] == "alive":
             return replace(_busy(part), stage="keep")
@@ -245,6 +245,6 @@ def keep_sessions(contacts: Sequence[Contact], wanted: Wanted) -> list[Outcome]:
         return Outcome(part.name, "keep", True, "patched", part.left["server"], session)
 
     unreached = [_unreached(c, "keep") for c in contacts if c.agent is None]
-    parts = [part for session in _group(contacts, wanted).values() for part in session]
+    parts = [part for session in group_sessions(contacts, wanted).values() for part in session]
     with ThreadPoolExecutor(_THREADS, "sgldbg-keep") as pool:
         return unreached + list(pool.map(keep, parts))

@@ -133,6 +133,15 @@ def parse_duration(text: str) -> float:
     return seconds
 
 
+def parse_expression(text: str) -> str:
+    """An expression of Python as a probe takes it; raises `ValueError` that says what is wrong."""
+    try:
+        return check_expression(text)
+    except PydanticCustomError as error:
+        parts = [str((error.context or {}).get(key)) for key in ("message", "hint")]
+        raise ValueError("; ".join(part for part in parts if part)) from None
+
+
 def _read_rate(value: Any) -> Any:
     found = re.fullmatch(_RATE, value) if isinstance(value, str) else None
     if found is None or float(found.group(1)) <= 0:

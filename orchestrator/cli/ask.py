@@ -1,0 +1,165 @@
+"""`sgldbg ask`: another question to a placed probe, without a restart."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import click
+
+from orchestrator.cli.options import duration, json_option, project_options
+from orchestrator.diagnostics import render
+from orchestrator.errors import HostError
+from orchestrator.logs.parse import label_of_title
+from orchestrator.model.inventory import Server
+from orchestrator.model.outcome import ExitCode
+from orchestrator.model.patch import Capture
+from orchestrator.model.record import Record
+from orchestrator.model.session import Session
+from orchestrator.servers.exercise import exercise
+from orchestrator.session import asking
+from orchestrator.session.contact import close_contacts, open_contacts, unreached
+from orchestrator.session.engine import Engine
+from orchestrator.session.evidence import value_text
+from orchestrator.session.undo import is_of
+from orchestrator.spec.fields import parse_expression
+from orchestrator.spec.project import load_project
+from orchestrator.transport.routes import open_transport
+
+_LEASE_S = 3600.0
+
+
+@click.command("ask")
+@click.argument("session_file", metavar="SESSION", type=click.Path(path_type=Path))
+@click.option("--site", required=True, help="The site, like `eagle3-draft-input.1`.")
+@click.option("--capture", multiple=True, required=True, metavar="EXPRESSION", help="What to show.")
+@click.option("--when", metavar="EXPRESSION", help="Only hits where this holds count.")
+@click.option("--once-per", multiple=True, metavar="EXPRESSION", help="One record for each value.")
+@click.option("--limit", default=3, show_default=True, help="Records per process.")
+@click.option("--exercise", "send", is_flag=True, help="Send the session's requests, too.")
+@click.option("--timeout", type=duration, default="10s", show_default=True, metavar="DURATION",
+              help="How long to wait for answers.")  # fmt: skip
+@click.option("--lease", type=duration, default="1h", show_default=True, metavar="DURATION",
+              help="When the hosts revert by themselves, from now on.")  # fmt: skip
+@project_options
+@json_option
+def command(
+    session_file: Path,
+    site: str,
+    capture: tuple[str, ...],
+    when: str | None,
+    once_per: tuple[str, ...],
+    limit: int,
+    send: bool,
+    timeout: float,
+    lease: float,
+    inventory: Path | None,
+    patches: tuple[Path, ...],
+    as_json: bool,
+) -> int:
+    """Ask a probe that `sgldbg apply SESSION` placed something else, while the server runs.
+
+    The expressions are checked against the place; then every process takes the new question within
+    a fifth of a second, and its answers are shown. Exit code 1: no answer came in time.
+    """
+    question = asking.Question(
+        site, _codes(capture), next(iter(_codes((when,) if when else ())), None), _codes(once_per),
+        limit,
+    )  # fmt: skip
+    project = load_project(session_file, inventory, patches)
+    package = project.inventory.installs[project.server.install].package
+    contacts = open_contacts(open_transport(), project.hosts)
+    try:
+        missing = unreached(contacts, "patched")
+        if missing is not None:
+            raise missing
+        asked = asking.open_asked(contacts, is_of(project.session.name))
+        failed: Sequence[HostError] = ()
+        try:
+            with Engine() as engine:
+                warnings = dict.fromkeys(
+                    w
+                    for one in asked
+                    for w in asking.check_question(engine, one, question, package)
+                )
+            for warning in warnings:
+                click.echo(f"warning: {warning}", err=True)
+            generation = asking.put_question(asked, question)
+            if send:
+                _exercise(asked[0], project.server, project.session, package)
+            found = asking.wait_for_answers(asked, site, generation, timeout, _is_enough)
+        finally:
+            failed = asking.let_go(asked, lease)
+    finally:
+        close_contacts(contacts)
+    _show(found, as_json=as_json)
+    return _end(found, asked, failed, lease)
+
+
+def _codes(texts: Sequence[str]) -> tuple[Capture, ...]:
+    codes = []
+    for text in texts:
+        try:
+            code = parse_expression(text)
+        except ValueError as error:
+            raise click.BadParameter(f"`{text}`: {error}") from None
+        codes.append(Capture(code, code))
+    return tuple(codes)
+
+
+def _is_enough(records: Sequence[Record]) -> bool:
+    """An answer; who else answers within the same poll is shown as well."""
+    return any(record.kind in ("hit", "error") for record in records)
+
+
+def _exercise(one: asking.Asked, server: Server, session: Session, package: str) -> None:
+    """Send the session's requests from the server's first host."""
+    port = int(server.url.rsplit(":", 1)[-1]) if server.url.rsplit(":", 1)[-1].isdigit() else 0
+    lives = one.agent.call("find-servers", {"package": package}).value
+    life = next((x for x in lives if port in x["ports"]), lives[0] if lives else None)
+    if life is None:
+        raise HostError("no server runs there", host=one.name, code="gone")
+    known: Mapping[str, Any] = {
+        **life,
+        "stdout": life["stdout"].get("path"),
+        "stderr": life["stderr"].get("path"),
+    }
+    for response in exercise(one.agent, server, session.exercise, known):
+        if not response.ok:
+            click.echo(f"warning: {response.method} {response.path}: {response.error}", err=True)
+
+
+def _show(records: Sequence[Record], *, as_json: bool) -> None:
+    if as_json:
+        click.echo(json.dumps([asdict(r) for r in records], indent=2, ensure_ascii=False))
+        return
+    for record in records:
+        worker = label_of_title(record.title) or f"pid {record.pid}"
+        values = [value_text(name, value) for name, value in record.values.items()]
+        values += [f"{name}: {text}" for name, text in record.errors.items()]
+        note = f" ({record.note})" if record.note else ""
+        click.echo(f"{record.host} {worker} {record.kind}: {', '.join(values)}{note}")
+
+
+def _end(
+    found: Sequence[Record],
+    asked: Sequence[asking.Asked],
+    failed: Sequence[HostError],
+    lease_s: float,
+) -> int:
+    for error in failed:
+        click.echo(render(error), err=True)
+    if all(one.left["controller"] == "kept" for one in asked):
+        click.echo("no host reverts by itself; `sgldbg revert` puts everything back", err=True)
+    else:
+        click.echo(f"every host reverts by itself in {lease_s:g} s", err=True)
+    if failed:
+        return ExitCode.NOT_RESTORED
+    if not any(record.kind == "hit" for record in found):
+        click.echo("no answer came in time: the site was not reached, or `--when` did not hold",
+                   err=True)  # fmt: skip
+        return ExitCode.NOT_AS_EXPECTED
+    return ExitCode.DONE

@@ -1,0 +1,194 @@
+"""Another question to a placed probe: a new table for a session that was applied, no restart."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from orchestrator.agent.client import AgentClient
+from orchestrator.errors import HostError, SessionError
+from orchestrator.logs.records import RecordReader, merge
+from orchestrator.model.patch import Capture, Probe
+from orchestrator.model.record import Record
+from orchestrator.session.contact import Contact
+from orchestrator.session.engine import Engine
+from orchestrator.session.undo import Left, Wanted, group_sessions
+
+_ATTACH_S = 20.0
+_POLL_S = 0.1
+# What the agent's `tail` sends at most; a table that fills it may be cut.
+_LARGEST = 64 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What a site is to be asked from now on; `limit` are records per process."""
+
+    site: str
+    capture: tuple[Capture, ...]
+    when: Capture | None = None
+    once_per: tuple[Capture, ...] = ()
+    limit: int | None = None
+
+    def probe(self) -> Probe:
+        """The question as a patch would have it."""
+        return Probe(self.capture, self.once_per, limit=self.limit, when=self.when)
+
+    def entry(self, old: Mapping[str, Any]) -> dict[str, Any]:
+        """The site's row of the table; place and limits by rank stay, predictions go."""
+        return {
+            **old,
+            "capture": [{"name": c.name, "code": c.expression} for c in self.capture],
+            "once_per": [c.expression for c in self.once_per],
+            "limit": self.limit,
+            "every": 1,
+            "rate_per_s": None,
+            "when": self.when.expression if self.when else None,
+            "emit_if": None,
+            "expect": {},
+        }
+
+
+@dataclass
+class Asked:
+    """One host of an applied session: its channel, its table, and what came from it since."""
+
+    name: str
+    agent: AgentClient
+    left: Left
+    probe_dir: str
+    table: dict[str, Any]
+    offsets: dict[str, int] = field(default_factory=dict)
+    readers: dict[str, RecordReader] = field(default_factory=dict)
+    records: list[Record] = field(default_factory=list)
+
+
+def open_asked(contacts: Sequence[Contact], wanted: Wanted) -> list[Asked]:
+    """The hosts of the one applied session, taken over; `let_go` must follow.
+
+    Raises `OrchestratorError` where nothing is applied, several sessions are, or one is driven by a
+    live controller.
+    """
+    sessions = group_sessions(contacts, wanted)
+    if not sessions:
+        raise SessionError(
+            "nothing of this session is applied", hints=("apply it first: `sgldbg apply`",)
+        )
+    if len(sessions) > 1:
+        raise SessionError(f"several sessions are applied: {', '.join(sessions)}")
+    (parts,) = sessions.values()
+    busy = [p for p in parts if p.left["controller"] == "alive"]
+    if busy:
+        raise SessionError(
+            f"session `{busy[0].left['session']}` is driven by {busy[0].left['holder']} right now",
+            hints=("ask when it has detached",),
+        )
+    asked: list[Asked] = []
+    try:
+        for part in parts:
+            assert part.contact.agent is not None
+            asked.append(_attach(part.name, part.contact.agent, part.left))
+    except BaseException:
+        let_go(asked, None)
+        raise
+    return asked
+
+
+def _attach(name: str, agent: AgentClient, left: Left) -> Asked:
+    mine = {"session": left["session"], "host": left["host"]}
+    value = agent.call("attach", mine, timeout_s=_ATTACH_S).value
+    one = Asked(name, agent, left, value["probe_dir"], {})
+    try:
+        path = f"{one.probe_dir}/table.json"
+        raw = agent.call("tail", {"path": path, "lines": 1}).raw
+        if len(raw) >= _LARGEST:
+            raise HostError("its probe table is too large to be changed", host=name, code="table")
+        one.table = json.loads(raw)
+    except BaseException:
+        let_go([one], None)
+        raise
+    return one
+
+
+def let_go(asked: Sequence[Asked], lease_s: float | None) -> list[HostError]:
+    """Leave every host to its guard again, or kept as it was; `None`: with the time it had left."""
+    errors = []
+    for one in asked:
+        try:
+            if one.left["controller"] == "kept":
+                one.agent.call("keep")
+                continue
+            rest_s = float(one.left["deadline_s"]) - float(one.left["now_s"])
+            one.agent.call("detach", {"lease_s": lease_s or max(rest_s, 1.0)})
+        except HostError as error:
+            errors.append(error)
+    return errors
+
+
+def check_question(engine: Engine, one: Asked, question: Question, package: str) -> tuple[str, ...]:
+    """Warnings; raises `PatchError` where the site is not there or an expression cannot work."""
+    entry = one.table["sites"].get(question.site)
+    if entry is None:
+        known = ", ".join(f"`{name}`" for name in sorted(one.table["sites"]))
+        raise SessionError(f"there is no site `{question.site}` on {one.name}",
+                           hints=(f"its sites: {known}",))  # fmt: skip
+    args = {
+        "root": one.left["root"],
+        "package": package,
+        "files": [entry["file"]],
+        "dist_info": None,
+    }
+    data = one.agent.call("observe", args).raw
+    return engine.check_question(data, entry["file"], question.site, question.probe())
+
+
+def put_question(asked: Sequence[Asked], question: Question) -> int:
+    """Write the new table everywhere; the generation that its records bear."""
+    generation = 1 + max(int(one.table["generation"]) for one in asked)
+    for one in asked:
+        _read_spool(one)  # what was there before is not an answer
+        one.records.clear()
+        sites = dict(one.table["sites"])
+        sites[question.site] = question.entry(sites[question.site])
+        one.table |= {"generation": generation, "phase": "armed", "over": False, "sites": sites}
+        one.agent.call("probe-table", {"table": one.table})
+    return generation
+
+
+def wait_for_answers(
+    asked: Sequence[Asked],
+    site: str,
+    generation: int,
+    timeout_s: float,
+    is_enough: Callable[[Sequence[Record]], bool],
+) -> list[Record]:
+    """Records of the site under the new table, until `is_enough` says so or the time is over."""
+    deadline = time.monotonic() + timeout_s
+    while True:
+        for one in asked:
+            _read_spool(one)
+        found = [
+            r
+            for r in merge(*(one.records for one in asked))
+            if r.site == site and r.generation == generation
+        ]
+        if is_enough(found) or time.monotonic() >= deadline:
+            return found
+        time.sleep(_POLL_S)
+
+
+def _read_spool(one: Asked) -> None:
+    args = {"dir": one.probe_dir, "offsets": dict(one.offsets)}
+    reply = one.agent.call("read-spool", args)
+    at = 0
+    for row in reply.value["files"]:
+        data = reply.raw[at : at + row["size"]]
+        at += row["size"]
+        one.offsets[row["name"]] = row["offset"] + row["size"]
+        reader = one.readers.setdefault(
+            row["name"], RecordReader(one.name, str(one.left["session"]))
+        )
+        one.records += reader.feed(data)

@@ -1,0 +1,73 @@
+"""`sgldbg ask`: another question to a placed probe of an applied session, without a restart."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.session.command import Result, call, told
+from tests.session.world import Project, World
+
+Command = Callable[..., Result]
+SITE = "eagle3-draft-input.1"
+WIDTH = "hidden_states.shape[-1]"
+
+
+@pytest.fixture
+def sgldbg(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Command:
+    """Run a command; both texts come with everything replaced that differs from run to run."""
+
+    def run(*arguments: object) -> Result:
+        result = call(monkeypatch, *arguments)
+        return Result(
+            result.code, told(result.out, tmp_path), told(result.err, tmp_path), result.stages
+        )
+
+    return run
+
+
+@pytest.fixture
+def applied(single: World, small: Project, sgldbg: Command, tmp_path: Path) -> Iterator[Path]:
+    """The session of the demonstration, applied; put back afterwards."""
+    session = small.write()
+    assert sgldbg("apply", session, "--runs", tmp_path / "runs", "--lease", "10m").code == 0
+    yield session
+    assert sgldbg("revert", session).code == 0
+    single.assert_as_before()
+
+
+def test_ask(applied: Path, sgldbg: Command) -> None:
+    """The same processes answer within seconds, and a question that cannot work is refused."""
+    seen: list[set[int]] = []
+    wrong = sgldbg("ask", applied, "--site", SITE, "--capture", "hidden_state")
+    assert wrong.code == 4
+    assert "`hidden_state` is not bound in `LlamaModel.forward`" in wrong.err
+    assert "did you mean `hidden_states`" in wrong.err
+    unknown = sgldbg("ask", applied, "--site", "x.1", "--capture", "embeds")
+    assert (unknown.code, unknown.err) == (
+        6,
+        f"error: there is no site `x.1` on demo-0\nhint: its sites: `{SITE}`\n",
+    )
+    for limit in ("1", "2"):
+        asked = sgldbg(
+            "ask", applied, "--site", SITE, "--capture", WIDTH, "--capture", "[w for w in [1]]",
+            "--when", "hidden_states is not None", "--limit", limit, "--exercise", "--json",
+        )  # fmt: skip
+        assert asked.code == 0, asked.err
+        records = [r for r in json.loads(asked.out) if r["kind"] == "hit"]
+        seen.append({r["pid"] for r in records})
+        assert all(isinstance(r["values"][WIDTH], int) for r in records)
+        assert asked.err == "every host reverts by itself in N s\n"
+    assert seen[1] <= seen[0] or seen[0] <= seen[1]
+
+
+def test_nothing_is_applied(small: Project, sgldbg: Command) -> None:
+    """Without an applied session there is nobody to ask."""
+    asked = sgldbg("ask", small.write(), "--site", SITE, "--capture", "embeds")
+    assert (asked.code, asked.err) == (
+        6,
+        "error: nothing of this session is applied\nhint: apply it first: `sgldbg apply`\n",
+    )
