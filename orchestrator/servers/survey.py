@@ -108,7 +108,7 @@ def describe_sight(sight: Sight) -> list[str]:
     if sight.run_by:
         lines.append(f"  run by {sight.run_by.rstrip(',')}")
     if sight.wrapper:
-        lines.append(f"  started by {sight.wrapper}, which waits for it and ends with it")
+        lines.append(f"  child of {sight.wrapper}, which is not started again with it")
     if sight.refusal:
         lines.append(f"  cannot be adopted: {sight.refusal}")
         lines += [f"  hint: {hint}" for hint in sight.hints]

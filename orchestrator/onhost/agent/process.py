@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import signal
 import time
-from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Set
 
 from . import launch, procfs, remains, supervisor, ways
 from .compare import compare
@@ -90,11 +90,12 @@ def stop(
     wait_for_end(tree, began + timeout_s)
     # A supervisor that still runs it would start what we kill anew.
     killed = set() if way is not None and tree.main is not None else kill(tree)
-    left = refused + tree.describe_left() + _find_successors(known, tree, began_at)
+    left = refused + tree.describe_left()
     if port is not None:
         left += remains.wait_for_port(port, tree.pids)
     if not left:
         left += remains.wait_for_gpus(held)
+    left += find_successors(known, tree.pids, began_at)
     removed, shared = remains.remove_segments(segments)
     stopped = sorted(key[0] for key in tree.titles if key not in killed and not is_alive(*key))
     return {
@@ -107,11 +108,15 @@ def stop(
     }
 
 
-def _find_successors(known: Mapping[str, Any], tree: Tree, since: int) -> List[str]:
-    """Servers that were started in the place of the one that was stopped: somebody watches it."""
+def find_successors(known: Mapping[str, Any], ours: Set[int], since: int) -> List[str]:
+    """Servers that were started in the place of the described one: somebody watches it.
+
+    `since` is the clock of start times before the stop. One that takes longer to come up holds
+    the port when the debug life wants it, and is named then.
+    """
     found: List[str] = []
     for stat in procfs.read_all().values() if known.get("argv") else ():
-        if stat.start_time < since or stat.pid in tree.pids or not stat.alive:
+        if stat.start_time < since or stat.pid in ours or not stat.alive:
             continue
         argv = procfs.parse_strings(procfs.read_cmdline(stat.pid))
         if argv == known["argv"] and procfs.read_link("/proc/%d/cwd" % stat.pid) == known["cwd"]:

@@ -1,0 +1,196 @@
+"""What a server leaves outside of its processes is cleared, waited for, or named; nothing else."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from orchestrator.onhost.agent import gpu, process, procfs, remains
+from orchestrator.onhost.agent.describe import describe
+
+from .conftest import Stage, key_of, wait_for
+
+SHARE = """
+import mmap
+for path in sys.argv[1:]:
+    with open(path, 'w+b') as file:
+        file.write(bytes(4096))
+    with open(path, 'r+b') as file:
+        globals()[path] = mmap.mmap(file.fileno(), 4096)
+"""
+# Workers that lose their launcher, take no SIGTERM and hide both argv and environment.
+ORPHANS = """
+code = '''
+import os, signal, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+open(os.environ["READY"] + "." + str(os.getpid()), "w").close()
+time.sleep(60)
+'''
+children = [subprocess.Popen([sys.executable, '-c', code]) for _ in range(2)]
+while not all(os.path.exists(os.environ['READY'] + '.' + str(c.pid)) for c in children):
+    time.sleep(0.01)
+"""
+
+
+@pytest.fixture
+def segments():
+    """Names of shared memory that no other test has."""
+    made = [f"/dev/shm/{head}{os.getpid()}_{time.monotonic_ns()}" for head in ("sgl_shm_mq_", "x_")]
+    yield made
+    for path in made:
+        if os.path.exists(path):
+            os.unlink(path)
+
+
+def stop(child, description=None, **options):
+    key = key_of(child.pid)
+    value = process.stop(key, None, options.pop("timeout_s", 10), None, description)
+    child.wait(30)
+    return value
+
+
+def test_shared_memory_of_the_server(stage: Stage, segments):
+    """Segments under SGLang's own names go with it; those of other names are not ours to judge."""
+    value = stop(stage.spawn(SHARE, *segments))
+    assert value["shm"] == [os.path.basename(segments[0])]
+    assert [os.path.exists(path) for path in segments] == [False, True]
+    assert (value["left"], value["notes"]) == ([], [])
+
+
+def test_shared_memory_that_others_use(stage: Stage, segments):
+    """A segment that a foreign process has open stays, and that is said."""
+    child = stage.spawn(SHARE, segments[0])
+    other = stage.spawn("file = open(sys.argv[1])", segments[0])
+    value = stop(child)
+    name = os.path.basename(segments[0])
+    assert (value["shm"], value["left"]) == ([], [])
+    assert value["notes"] == [f"shared memory {name} is in use by another process"]
+    assert os.path.exists(segments[0])
+    assert other.poll() is None
+
+
+def test_shared_memory_that_was_made_anew(stage: Stage, segments):
+    """Another file under the same name is another server's."""
+    child = stage.spawn(SHARE, segments[0])
+    found = remains.find_segments([child.pid])
+    os.unlink(segments[0])
+    Path(segments[0]).touch()
+    assert remains.remove_segments(found) == ([], [])
+    assert os.path.exists(segments[0])
+
+
+def test_workers_whose_launcher_died_before_the_stop(stage: Stage):
+    """They are known by what was written down when the server was described."""
+    foreign = stage.spawn(ORPHANS)
+    child = stage.spawn(ORPHANS)
+    found = describe(child.pid)
+    workers = [pid for pid, _ in found["tree"] if pid != child.pid]
+    assert len(workers) == 2
+    main = key_of(child.pid)
+    os.kill(child.pid, 9)
+    child.wait(30)
+    value = process.stop(main, None, 0.2, None, found)
+    assert sorted(value["killed"]) == sorted(workers)
+    assert value["left"] == []
+    for pid in workers:
+        stat = procfs.read_stat(pid)
+        assert stat is None or not stat.alive
+    assert foreign.poll() is None
+    assert all(process.is_alive(*key) for key in describe(foreign.pid)["tree"])
+
+
+NVIDIA_SMI = """#!{python}
+import os, sys
+state = open({state!r}).read().split()
+if "--query-gpu" in sys.argv[1]:
+    print("0, GPU-aa, NVIDIA H100 80GB HBM3, 70000, 81559")
+    print("1, GPU-bb, NVIDIA H100 80GB HBM3, [N/A], 81559")
+else:
+    for pid in state:
+        print(pid + ", GPU-bb, 70000")
+    print("1, GPU-aa, [N/A]")
+"""
+
+
+@pytest.fixture
+def holders(tmp_path: Path, monkeypatch) -> Path:
+    """A file with the pids that a stand-in for nvidia-smi names as holders of GPU 1."""
+    state, tools = tmp_path / "holders", tmp_path / "tools"
+    state.touch()
+    tools.mkdir()
+    (tools / "nvidia-smi").write_text(NVIDIA_SMI.format(python=sys.executable, state=str(state)))
+    (tools / "nvidia-smi").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tools}:{os.environ['PATH']}")
+    return state
+
+
+def test_gpus_are_read(holders: Path):
+    """Boards and holders, with what the driver does not tell left open."""
+    holders.write_text("77")
+    rows = gpu.read_gpus()
+    assert rows is not None
+    assert [(r["index"], r["used_mib"], r["total_mib"]) for r in rows] == [
+        (0, 70000, 81559),
+        (1, None, 81559),
+    ]
+    assert gpu.read_holders() == [(77, "GPU-bb", 70000), (1, "GPU-aa", None)]
+
+
+def test_no_driver_no_word(monkeypatch, tmp_path):
+    """Where there is no nvidia-smi nothing is waited for and nothing is claimed."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert (gpu.read_gpus(), gpu.read_holders()) == (None, None)
+    assert remains.find_holders([1]) == []
+
+
+def test_gpu_memory_is_waited_for(stage: Stage, holders: Path):
+    """A stop is done when the driver has the memory back, not when the process is gone."""
+    child = stage.spawn(
+        "signal.signal(15, lambda *_: (open(sys.argv[1], 'w').close(), os._exit(0)))", str(holders)
+    )
+    holders.write_text(str(child.pid))
+    assert stop(child)["left"] == []
+
+
+def test_gpu_memory_that_stays(stage: Stage, holders: Path):
+    """What is still held is named by board and process: the next start would run out of memory."""
+    child = stage.spawn("")
+    holders.write_text(str(child.pid))
+    held = remains.find_holders([child.pid])
+    child.kill()
+    child.wait(30)
+    assert remains.wait_for_gpus(held, 0.0) == [f"GPU 1 holds 70000 MiB for process {child.pid}"]
+
+
+LOOP = """#!/bin/sh
+while true; do
+    {python} - "$@" </dev/null
+    {python} -c '{code}'
+done
+"""
+
+
+def test_what_watches_a_server_in_secret(stage: Stage, tmp_path):
+    """A server that is there again right after its stop was started by somebody, who is named."""
+    script = tmp_path / "run.sh"
+    code = 'import os,time; open(os.environ["READY"],"w").close(); time.sleep(60)'
+    script.write_text(LOOP.format(python=sys.executable, code=code))
+    shell = stage.run(["sh", str(script)], cwd=tmp_path)
+
+    def find_server() -> int | None:
+        tree = procfs.find_tree(shell.pid, procfs.read_all())[1:]
+        return next((s.pid for s in tree if procfs.read_cmdline(s.pid).endswith(b"(60)\0")), None)
+
+    main = wait_for(find_server, "the server")
+    found, since = describe(main), procfs.read_clock()
+    process.stop(key_of(main), None, 10, None, found)
+    again = wait_for(lambda: find_server() not in (None, main) and find_server(), "the next one")
+    stage.note(again)
+    who = f"sh {script} (pid {shell.pid})"
+    expected = [f"process {again} was started in its place by {who}"]
+    assert process.find_successors(found, {main}, since) == expected
+    assert found["supervisor"] == f"a loop of {who}"

@@ -1,0 +1,73 @@
+"""Who would start a server again, or goes down with it: loops and wrappers told from people."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from orchestrator.onhost.agent import procfs
+from orchestrator.onhost.agent.describe import describe
+
+from .conftest import Stage
+
+SERVER = "import os, time; open(os.environ['READY'], 'w').close(); time.sleep(60)"
+
+
+def describe_below(stage: Stage, tmp_path, text: str, *args: str, name: str = "run.sh"):
+    """The description of the server that a script starts, and the script's process."""
+    (tmp_path / "serve.py").write_text(SERVER)
+    script = tmp_path / name
+    script.write_text(text.format(python=sys.executable))
+    shell = stage.run(["sh", name, *args], cwd=tmp_path)
+    tree = procfs.find_tree(shell.pid, procfs.read_all())
+    (server,) = [s for s in tree if b"serve.py" in procfs.read_cmdline(s.pid)]
+    return describe(server.pid), shell
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "while true; do\n  {python} serve.py\n  sleep 5\ndone\n",
+        "until {python} serve.py; do :; done; while :; do {python} serve.py; done\n",
+        'set -- {python} serve.py\nwhile sleep 0\ndo\n  "$@"\ndone\n',
+    ],
+)
+def test_a_loop_around_the_server(stage: Stage, tmp_path, text):
+    """A shell that starts the server again and again owns it."""
+    found, shell = describe_below(stage, tmp_path, text)
+    expected = f"a loop of sh run.sh (pid {shell.pid})"
+    assert (found["supervisor"], found["why"]) == (expected, f"{expected} owns it")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{python} serve.py\necho done\n",
+        "n=0; while [ $n -lt 3 ]; do n=$((n+1)); done\n{python} serve.py\necho $n\n",
+    ],
+)
+def test_a_wrapper_that_waits(stage: Stage, tmp_path, text):
+    """A script that only waits for its server is told, since it is not started again with it."""
+    found, shell = describe_below(stage, tmp_path, text)
+    assert "supervisor" not in found
+    assert found["wrapper"] == f"sh run.sh (pid {shell.pid})"
+    assert found["restorable"] is True
+
+
+def test_a_wrapper_that_became_the_server(stage: Stage, tmp_path):
+    """`exec` leaves nobody between the server and whoever called the script."""
+    (tmp_path / "run.sh").write_text(f"cd {tmp_path}\nexec {sys.executable} serve.py\n")
+    (tmp_path / "serve.py").write_text(SERVER)
+    child = stage.run(["sh", str(tmp_path / "run.sh")])
+    assert describe(child.pid)["argv"] == [sys.executable, "serve.py"]
+
+
+def test_a_shell_in_which_somebody_types(stage: Stage, tmp_path):
+    """What was started from a prompt has no wrapper; the shell lives on without it."""
+    (tmp_path / "serve.py").write_text(SERVER)
+    (tmp_path / "typed").write_text(f"{sys.executable} serve.py </dev/null; echo\n")
+    with open(tmp_path / "typed") as typed:
+        shell = stage.run(["sh"], cwd=tmp_path, stdin=typed)
+    server = procfs.find_tree(shell.pid, procfs.read_all())[-1]
+    assert "wrapper" not in describe(server.pid)

@@ -1,0 +1,173 @@
+"""What `sgldbg hosts` says of a server and of an install, as data and in words."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import subprocess
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+
+from orchestrator.onhost.agent.pristine import check_package
+from orchestrator.servers.survey import describe_origin, describe_sight, read_sight
+
+from .conftest import Bench
+
+ROW = {
+    "pid": 12,
+    "user": "kim",
+    "uptime_s": 11_553,
+    "argv": [
+        *("python", "-m", "sglang.launch_server", "--model", "/models/kimi", "--tp=8"),
+        *("--dp-size", "2", "--nnodes", "2", "--node-rank", "1", "--disaggregation-mode", "decode"),
+        *("--api-key", "hush-hush"),
+    ],
+    "ports": [30000],
+    "stdout": {"kind": "file", "path": "/var/log/kimi.log"},
+    "stderr": {"kind": "file", "path": "/var/log/kimi.log"},
+    "workers": [
+        {"pid": 14, "title": "sglang::scheduler_DP0_TP9"},
+        {"pid": 13, "title": "sglang::scheduler_DP0_TP8"},
+        {"pid": 15, "title": "sglang::detokenizer"},
+    ],
+    "gpus": [{"index": 0, "name": "NVIDIA H100", "used_mib": 70000}],
+    "supervisor": None,
+    "wrapper": None,
+    "restorable": True,
+    "needs_output": False,
+    "why": "",
+}
+
+
+def test_everything_is_shown():
+    """Model, sizes, port, node, role, ranks, GPUs and logs stand in the lines, secrets do not."""
+    sight = read_sight(ROW)
+    assert describe_sight(sight) == [
+        "server pid 12 of kim, port 30000, up 3 h 12 min, tp 8, dp 2, node 1 of 2,"
+        " decode server: /models/kimi",
+        "  ranks DP0 TP8, DP0 TP9",
+        "  GPUs 0 (NVIDIA H100 70000 MiB)",
+        "  logs /var/log/kimi.log",
+    ]
+    assert "hush-hush" not in repr(asdict(sight))
+
+
+@pytest.mark.parametrize(
+    ("change", "lines"),
+    [
+        (
+            {"supervisor": "systemd unit kimi.service", "why": "systemd unit kimi.service owns it"},
+            [
+                "  run by systemd unit kimi.service",
+                "  cannot be adopted: systemd unit kimi.service owns it",
+                "  hint: have systemd stop and start it: `launch: {systemd: kimi.service}`",
+            ],
+        ),
+        (
+            {"supervisor": "supervisord (pid 3)", "why": "supervisord (pid 3) owns it"},
+            [
+                "  run by supervisord (pid 3)",
+                "  cannot be adopted: supervisord (pid 3) owns it",
+                "  hint: have it stopped and started: `launch: {stop: [supervisorctl, stop, NAME],"
+                " start: [supervisorctl, start, NAME]}`",
+            ],
+        ),
+        (
+            {"supervisor": "container 0123456789ab", "why": "container 0123456789ab owns it"},
+            [
+                "  run by container 0123456789ab",
+                "  cannot be adopted: container 0123456789ab owns it",
+                "  hint: reach it from inside, with the container's name: `enter: [docker, exec,"
+                " -i, NAME]` of the host; where it is the container's main process, have the"
+                " container stopped and started: `launch: {stop: [docker, stop, NAME], start:"
+                " [docker, start, NAME]}`",
+            ],
+        ),
+        (
+            {"needs_output": True, "why": "its stdout goes to a terminal, ..."},
+            [
+                "  cannot be adopted: its stdout goes to a terminal, ...",
+                "  hint: start it with its output in a file",
+                "  hint: or name a file for the restored server: `launch: {adopt: {output: FILE}}`",
+            ],
+        ),
+        (
+            {"why": "it has overwritten its own command line with a title"},
+            [
+                "  cannot be adopted: it has overwritten its own command line with a title",
+                "  hint: to have it started for the session, write `launch: {command: [...]}`",
+            ],
+        ),
+    ],
+)
+def test_what_to_write_instead(change, lines):
+    """Each refusal names what to write into the inventory."""
+    sight = read_sight({**ROW, **change, "restorable": False})
+    assert describe_sight(sight)[4:] == lines
+
+
+def test_a_live_server(agent, bench: Bench, port):
+    """The agent's survey is what the sight is read from."""
+    child = bench.run("--port", str(port))
+    (row,) = agent.call("survey", {"package": bench.package}).value
+    sight = read_sight(row)
+    assert (sight.pid, sight.port, sight.logs) == (child.pid, port, (bench.stderr,))
+    assert sight.uptime_s < 30
+    assert sight.ranks == ()
+
+
+def make_install(folder: Path) -> Path:
+    """A package of two files with a RECORD."""
+    (folder / "pkg/deep").mkdir(parents=True)
+    (folder / "pkg/__init__.py").write_text("A = 1\n")
+    (folder / "pkg/deep/mod.py").write_text("B = 2\n")
+    info = folder / "pkg-1.dist-info"
+    info.mkdir()
+    lines = []
+    for path in sorted(folder.rglob("*.py")):
+        digest = base64.urlsafe_b64encode(hashlib.sha256(path.read_bytes()).digest())
+        name = path.relative_to(folder)
+        lines.append(f"{name},sha256={digest.rstrip(b'=').decode()},{path.stat().st_size}")
+    (info / "RECORD").write_text("\n".join([*lines, "pkg/__pycache__/x.pyc,,", ""]))
+    return info
+
+
+def test_a_wheel(tmp_path: Path):
+    """Every Python file is compared with RECORD; what is changed, missing or extra is named."""
+    info = make_install(tmp_path)
+    checked = check_package(str(tmp_path), "pkg", str(info))
+    assert describe_origin(checked) == "pristine: 2 files as in RECORD"
+    (tmp_path / "pkg/deep/mod.py").write_text("B = 3\n")
+    (tmp_path / "pkg/_sgldbg.py").touch()
+    (tmp_path / "pkg/__init__.py").unlink()
+    checked = check_package(str(tmp_path), "pkg", str(info))
+    assert describe_origin(checked) == (
+        "not as in RECORD: 1 changed, 1 missing, 1 extra of 2 files"
+        " (pkg/deep/mod.py, pkg/__init__.py, pkg/_sgldbg.py)"
+    )
+
+
+def test_a_checkout(tmp_path: Path):
+    """An editable install is compared with its commit, and nothing of the checkout is written."""
+    make_install(tmp_path / "python")
+    git = ["git", "-C", str(tmp_path), "-c", "user.name=x", "-c", "user.email=x"]
+    for words in (["init", "-q"], ["add", "python/pkg"], ["commit", "-qm", "x"]):
+        subprocess.run([*git, *words], check=True)
+    root = str(tmp_path / "python")
+    head = subprocess.check_output([*git, "rev-parse", "--short", "HEAD"], text=True).strip()
+    checked = check_package(root, "pkg", None)
+    assert describe_origin(checked) == f"pristine: 2 files as in HEAD {head}"
+    (tmp_path / "python/pkg/__init__.py").write_text("A = 2\n")
+    checked = check_package(root, "pkg", None)
+    assert describe_origin(checked) == (
+        f"not as in HEAD {head}: 1 changed of 2 files (pkg/__init__.py)"
+    )
+
+
+def test_nobody_tells(tmp_path: Path):
+    """Without RECORD and checkout nothing is claimed."""
+    (tmp_path / "pkg").mkdir()
+    text = describe_origin(check_package(str(tmp_path), "pkg", None))
+    assert text == "neither a RECORD nor a checkout tells whether it is pristine"
