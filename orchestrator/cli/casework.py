@@ -19,7 +19,7 @@ _SHOWN = 20
 def run_case(engine: Engine, patch: Patch, case: Case) -> FileError | None:
     """What is wrong with a case; `None` where the patch does what it says."""
     files: dict[str, bytes | None] = {f: case.before.get(f) for f in patch.files()}
-    view = HostView("case", case.version, files, "/")
+    view = HostView("the case", case.version, files, "/")
     found = engine.survey(patch, view)
     if found.error is not None:
         said = error_text(patch, found.error)
@@ -36,6 +36,8 @@ def run_case(engine: Engine, patch: Patch, case: Case) -> FileError | None:
 
 def error_text(patch: Patch, error: PatchError) -> str:
     """An error as a case keeps it: independent of the folder in which the patch stands."""
+    for one in (error, *error.others):
+        one.hosts = ()  # a case has none
     return render(error).replace(patch.path, f"{patch.name}.yaml") + "\n"
 
 

@@ -54,7 +54,7 @@ def patch(
         target, case = folder / f"{chosen}.yaml", folder / "cases" / chosen / "as-written"
         _refuse_existing(target, case, chosen)
         folder.mkdir(parents=True, exist_ok=True)
-        target.write_text(_text(chosen, found, releases), encoding="utf-8")
+        target.write_text(_text(chosen, package, found, releases), encoding="utf-8")
         _write_case(engine, target, case, found)
     for written in (target, case):
         click.echo(written)
@@ -105,7 +105,7 @@ def _refuse_existing(target: Path, case: Path, name: str) -> None:
             raise FileErrors([FileError(f"`{path}` exists", hints=["choose another --name"])])
 
 
-def _text(name: str, found: Suggestion, releases: list[Release]) -> str:
+def _text(name: str, package: str, found: Suggestion, releases: list[Release]) -> str:
     """The patch as YAML; JSON texts are YAML too, and need no thought about quotes."""
     anchor = found.anchor
     fits = [r.label for r, fit in zip(releases, found.fits, strict=True) if fit]
@@ -134,7 +134,7 @@ def _write_case(engine: Engine, target: Path, case: Path, found: Suggestion) -> 
     from orchestrator.planning.plan import HostView
 
     written = read_patch(target)
-    view = HostView("case", None, {found.anchor.file: found.example}, "/")
+    view = HostView("the case", None, {found.anchor.file: found.example}, "/")
     made = engine.survey(written, view)
     case.mkdir(parents=True)
     (case / "before.py").write_bytes(found.example)
