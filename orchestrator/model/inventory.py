@@ -71,9 +71,17 @@ class LaunchSystemd:
     unit: str
 
 
+# The word of a start command that a session's added arguments stand for.
+ARGS = "{args}"
+
+
 @dataclass(frozen=True, slots=True)
 class LaunchPair:
-    """The server is stopped and started by two commands of the user's."""
+    """The server is stopped and started by two commands of the user's.
+
+    Words may hold the placeholders of `LaunchCommand`; the word `{args}` of `start` is the place
+    of the arguments that a session adds.
+    """
 
     stop: tuple[str, ...]
     start: tuple[str, ...]

@@ -11,8 +11,6 @@ from orchestrator.model.inventory import Host, LaunchCommand
 from orchestrator.model.session import Restart
 
 MASK = "[secret]"
-# The word of a `start` command that a session's arguments stand for.
-ARGS = "{args}"
 # Each health poll runs the model otherwise, and its records would drown those of the session.
 HEALTH_VARIABLE = "SGLANG_ENABLE_HEALTH_ENDPOINT_GENERATION"
 _DEBUG_ENV = {HEALTH_VARIABLE: "0"}

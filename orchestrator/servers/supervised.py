@@ -8,9 +8,9 @@ from typing import Any
 
 from orchestrator.agent.client import AgentClient
 from orchestrator.errors import HostError
-from orchestrator.model.inventory import Host, Install, LaunchPair, LaunchSystemd, Server
+from orchestrator.model.inventory import ARGS, Host, Install, LaunchPair, LaunchSystemd, Server
 from orchestrator.servers.adopt import Public, choose
-from orchestrator.servers.life import ARGS, Life, fill_words
+from orchestrator.servers.life import Life, fill_words
 
 Way = Mapping[str, Any]
 

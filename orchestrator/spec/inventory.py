@@ -106,7 +106,9 @@ class LaunchByPair(Strict):
 
     noun: ClassVar[str] = "a launch"
     stop: Annotated[Words, Field(min_length=1)] = Field(description="Command that stops it")
-    start: Annotated[Words, Field(min_length=1)] = Field(description="Command that starts it")
+    start: Annotated[Words, Field(min_length=1)] = Field(
+        description="Command that starts it; `{args}` is the place of a session's arguments"
+    )
 
 
 _LAUNCHES = {

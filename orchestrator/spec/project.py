@@ -11,7 +11,7 @@ from typing import TypeVar
 
 import orchestrator
 from orchestrator.errors import FileError, FileErrors
-from orchestrator.model.inventory import Host, Inventory, Server
+from orchestrator.model.inventory import ARGS, Host, Inventory, LaunchPair, Server
 from orchestrator.model.patch import Patch
 from orchestrator.model.session import Session
 from orchestrator.spec.inventory import read_inventory
@@ -70,6 +70,7 @@ def load_project(
             patches.append(patch)
     if inventory is not None:
         problems += _check_server(session, inventory, patches)
+        problems += _check_arguments(session, inventory)
     if len(patches) == len(session.patches):
         problems += _check_names(session, patches)
     raise_problems(problems)
@@ -165,6 +166,19 @@ def _check_server(
                 f" install `{server.install}` is of package `{package}`"
             )
             yield FileError(message, span=session.spans[f"patches.{number}"])
+
+
+def _check_arguments(session: Session, inventory: Inventory) -> Iterator[FileError]:
+    """Arguments that a session adds need a place in a start command of the user's."""
+    server = inventory.servers.get(session.server)
+    if server is None or not isinstance(server.launch, LaunchPair):
+        return
+    if session.restart.add_args and ARGS not in server.launch.start:
+        yield FileError(
+            f"server `{server.name}` is started by a command that takes no arguments of a session",
+            span=session.spans["server"],
+            hints=[f"write `{ARGS}` among the words of `start`, where they belong"],
+        )
 
 
 def _check_names(session: Session, patches: Sequence[Patch]) -> Iterator[FileError]:

@@ -33,6 +33,7 @@ parser.add_argument("--health", default="200")
 parser.add_argument("--real", default="404")  # what /health_generate answers
 parser.add_argument("--skip-server-warmup", action="store_true")
 parser.add_argument("--api-key")
+parser.add_argument("--disaggregation-mode")
 args = parser.parse_args()
 print("server_args=ServerArgs(api_key='hush-hush')", file=sys.stderr)
 
@@ -64,6 +65,14 @@ class Server(socketserver.ThreadingTCPServer):
     allow_reuse_address = daemon_threads = True
 if args.mode != "silent":
     server = Server(("127.0.0.1", args.port), Handler)
+if args.mode == "title":  # as setproctitle does
+    package = os.path.basename(os.path.dirname(os.path.abspath(__file__)))
+    fields = open("/proc/self/stat").read().rpartition(")")[2].split()
+    start, end = int(fields[45]), int(fields[46])
+    title = (package + "::http_server").encode()
+    with open("/proc/self/mem", "r+b", buffering=0) as memory:
+        memory.seek(start)
+        memory.write(title + bytes(end - start - len(title)))
 open(os.environ["READY"], "w").close()
 if args.mode == "silent":
     time.sleep(60)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
+import sys
 
 import pytest
 
 from orchestrator.errors import HostError
 from orchestrator.model.inventory import LaunchAdopt, LaunchCommand
 from orchestrator.onhost.agent import procfs
-from orchestrator.servers.base import Life, find
+from orchestrator.onhost.agent.describe import describe, with_command
+from orchestrator.servers.base import Life, find, make_description_args
 
 from .conftest import Bench
 
@@ -192,4 +194,51 @@ def test_a_command_that_runs_twice(agent, bench: Bench, port):
         "the command of server `kimi` runs 2 times",
         tuple(seen(bench, child.pid, None, *args) for child in children),
         ("stop all but one of them",),
+    )
+
+
+def test_a_renamed_server_that_its_command_names(agent, bench: Bench, port, tmp_path):
+    """0.5.2 overwrites its command line: its port tells it, and the inventory's word counts."""
+    server = bench.server(port, LaunchCommand(tuple(bench.argv("--port", str(port))), {"A": "1"}))
+    argv = bench.argv("--port", str(port), "--mode", "title")
+    child = bench.stage.run(argv, cwd=bench.folder)
+    found = find(agent, server, bench.install, bench.host, 0, 1)
+    assert found.description is not None
+    assert found.description["pid"] == child.pid
+    assert found.original == Life(tuple(bench.argv("--port", str(port))), {"A": "1"})
+    args = make_description_args(found, server)
+    assert (args["argv"], args["env"]) == (bench.argv("--port", str(port)), {"A": "1"})
+    described = describe(child.pid)
+    assert described["restorable"] is False
+    given = with_command(described, args["argv"], {**os.environ, "A": "1"}, str(bench.folder))
+    assert (given["restorable"], given["python"]) == (True, sys.executable)
+    assert given["umask"] == described["umask"]
+
+
+def test_the_port_of_a_router(agent, bench: Bench, port):
+    """Its owner is named, and where the address of the server itself belongs."""
+    router = bench.folder / "sglang_router"
+    router.mkdir()
+    (router / "__init__.py").touch()
+    (router / "launch_router.py").write_text(
+        f"import os, socket, time\ns = socket.create_server(('127.0.0.1', {port}))\n"
+        "open(os.environ['READY'], 'w').close()\ntime.sleep(60)\n"
+    )
+    argv = [sys.executable, "-m", "sglang_router.launch_router"]
+    child = bench.stage.run(argv, cwd=bench.folder)
+    worker = bench.run("--port", "0", "--disaggregation-mode", "prefill")
+    code, message, notes, hints = refused(
+        agent, bench.server(port), bench.install, bench.host, 0, 1
+    )
+    title = f"{os.path.basename(sys.executable)} -m sglang_router.launch_router"
+    assert (code, message) == (
+        "server-not-found",
+        f"no server of `{bench.package}` runs on port {port}",
+    )
+    assert notes[0].startswith(f"seen: pid {worker.pid} of ")
+    assert notes[1:] == (f"port {port} is held by process {child.pid} ({title}) of {USER}",)
+    assert hints == (
+        "a router's port is not a server's: give `url` the port of the worker itself",
+        CORRECT,
+        START,
     )

@@ -56,7 +56,7 @@ def stop(way: Mapping[str, Any], timeout_s: float) -> List[str]:
         done = subprocess.run(
             words,
             env=_make_environ(launch.Change()),
-            cwd=os.path.expanduser("~"),
+            cwd=_find_home(),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -84,7 +84,7 @@ def _run(words: Sequence[str], change: launch.Change, way: Mapping[str, Any]) ->
         return subprocess.Popen(
             words,
             env=_make_environ(change),
-            cwd=os.path.expanduser("~"),
+            cwd=_find_home(),
             stdin=subprocess.DEVNULL,
             stdout=files[0],
             stderr=files[1],
@@ -96,6 +96,11 @@ def _run(words: Sequence[str], change: launch.Change, way: Mapping[str, Any]) ->
     finally:
         for fd in files:
             os.close(fd)
+
+
+def _find_home() -> str:
+    home = os.path.expanduser("~")
+    return home if os.path.isdir(home) else "/"
 
 
 def _make_environ(change: launch.Change) -> Dict[str, str]:

@@ -87,7 +87,8 @@ def stop(
         if tree.main is not None:
             send(tree.main, signal.SIGTERM)
         meanwhile()
-    wait_for_end(tree, began + timeout_s)
+    # Who was not told to end will not.
+    wait_for_end(tree, began + (0.0 if refused else timeout_s))
     # A supervisor that still runs it would start what we kill anew.
     killed = set() if way is not None and tree.main is not None else kill(tree)
     left = refused + tree.describe_left()

@@ -69,6 +69,11 @@ class Stage:
         self.note(child.pid)
         return child
 
+    def adopt(self, child: subprocess.Popen[bytes]) -> None:
+        """Wait for this child, too, when the test is over."""
+        self._children.append(child)
+        self.note(child.pid)
+
     def note(self, pid: int) -> None:
         """End this process, and what is below it now, with the test."""
         for stat in procfs.find_tree(pid, procfs.read_all()):
