@@ -26,7 +26,7 @@ from orchestrator.session.engine import Engine
 from orchestrator.session.evidence import value_text
 from orchestrator.session.undo import is_of
 from orchestrator.spec.fields import parse_expression
-from orchestrator.spec.project import load_project
+from orchestrator.spec.project import Project, load_project
 from orchestrator.transport.routes import open_transport
 
 _LEASE_S = 3600.0
@@ -65,12 +65,11 @@ def command(
     The expressions are checked against the place; then every process takes the new question within
     a fifth of a second, and its answers are shown. Exit code 1: no answer came in time.
     """
+    conditions = _codes((when,) if when else ())
     question = asking.Question(
-        site, _codes(capture), next(iter(_codes((when,) if when else ())), None), _codes(once_per),
-        limit,
-    )  # fmt: skip
+        site, _codes(capture), conditions[0] if conditions else None, _codes(once_per), limit
+    )
     project = load_project(session_file, inventory, patches)
-    package = project.inventory.installs[project.server.install].package
     contacts = open_contacts(open_transport(), project.hosts)
     try:
         missing = unreached(contacts, "patched")
@@ -79,24 +78,33 @@ def command(
         asked = asking.open_asked(contacts, is_of(project.session.name))
         failed: Sequence[HostError] = ()
         try:
-            with Engine() as engine:
-                warnings = dict.fromkeys(
-                    w
-                    for one in asked
-                    for w in asking.check_question(engine, one, question, package)
-                )
-            for warning in warnings:
-                click.echo(f"warning: {warning}", err=True)
-            generation = asking.put_question(asked, question)
-            if send:
-                _exercise(asked[0], project.server, project.session, package)
-            found = asking.wait_for_answers(asked, site, generation, timeout, _is_enough)
+            found = _ask(project, asked, question, timeout, send=send)
         finally:
             failed = asking.let_go(asked, lease)
     finally:
         close_contacts(contacts)
     _show(found, as_json=as_json)
     return _end(found, asked, failed, lease)
+
+
+def _ask(
+    project: Project,
+    asked: Sequence[asking.Asked],
+    question: asking.Question,
+    timeout_s: float,
+    *,
+    send: bool,
+) -> list[Record]:
+    """Check the question on every host, put it, and wait for answers."""
+    package = project.inventory.installs[project.server.install].package
+    with Engine() as engine:
+        found = [asking.check_question(engine, one, question, package) for one in asked]
+    for warning in dict.fromkeys(w for warnings in found for w in warnings):
+        click.echo(f"warning: {warning}", err=True)
+    generation = asking.put_question(asked, question)
+    if send:
+        _exercise(asked[0], project.server, project.session, package)
+    return asking.wait_for_answers(asked, question.site, generation, timeout_s, _is_enough)
 
 
 def _codes(texts: Sequence[str]) -> tuple[Capture, ...]:

@@ -138,7 +138,9 @@ def find_taps(source: Source) -> list[Tap]:
         if isinstance(node, cst.Call):
             found += [t for shape, grouped in shapes for t in _tap(node, shape, line, grouped)]
         waiting += ((child, line) for child in reversed(node.children))
-    return [tap for tap in found if not _is_nothing(tap)]
+    # Where nothing is returned, our call with `None` is a statement, and goes as a whole.
+    whole = {id(getattr(ours.statement.node, "value", None)) for ours in find_ours(source)}
+    return [tap for tap in found if id(tap.call) not in whole]
 
 
 def _tap(node: cst.Call, shape: Pattern, line: int, grouped: bool) -> Iterator[Tap]:
@@ -146,11 +148,6 @@ def _tap(node: cst.Call, shape: Pattern, line: int, grouped: bool) -> Iterator[T
     site = bindings.get("SITE") if bindings else None
     if isinstance(site, cst.SimpleString):
         yield Tap(node, node.args[1].value, str(ast.literal_eval(site.value)), grouped, line)
-
-
-def _is_nothing(tap: Tap) -> bool:
-    """Whether it stands where nothing is returned, as a statement of its own."""
-    return isinstance(tap.inner, cst.Name) and tap.inner.value == "None"
 
 
 def _tap_shape(name: str) -> Pattern:

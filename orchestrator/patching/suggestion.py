@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import libcst as cst
 
@@ -18,7 +18,13 @@ from orchestrator.patching.refusals import refuse_place
 from orchestrator.patching.source import Source, read_source
 from orchestrator.patching.standing import find_standing
 from orchestrator.patching.structure.pattern import Pattern
-from orchestrator.patching.structure.walk import Definition, Statement, scope_name, walk_block
+from orchestrator.patching.structure.walk import (
+    Definition,
+    Statement,
+    find_definitions,
+    scope_name,
+    walk_block,
+)
 
 _TERMINAL = (cst.Return, cst.Raise, cst.Break, cst.Continue)
 # So many names are worth a look at first; more are the user's to choose.
@@ -49,12 +55,15 @@ def suggest(data: bytes, file: str, line: int, others: Sequence[bytes]) -> Sugge
     statement = _statement_at(source, line)
     sources = [_read(other, file) for other in others]
     best: tuple[int, Anchor, tuple[bool, ...]] | None = None
-    for anchor in _anchors(source, statement):
-        if not _fits(source, anchor, statement):
-            continue
-        fits = tuple(other is not None and _fits(other, anchor, None) for other in sources)
-        if best is None or sum(fits) > best[0]:
-            best = (sum(fits), anchor, fits)
+    for phase in (_plain, _chosen, _counted):
+        for anchor in phase(source, statement):
+            if not _fits(source, anchor, statement):
+                continue
+            fits = tuple(other is not None and _fits(other, anchor, None) for other in sources)
+            if best is None or sum(fits) > best[0]:
+                best = (sum(fits), anchor, fits)
+        if best is not None:
+            break
     if best is None:
         raise PatchError(
             f"no anchor for line {line} of `{file}` tells it from others",
@@ -109,23 +118,37 @@ def _height(source: Source, statement: Statement) -> int:
     return source.module.code_for_node(node).rstrip("\r\n").count("\n") + 1
 
 
-def _anchors(source: Source, statement: Statement) -> Iterator[Anchor]:
+def _plain(source: Source, statement: Statement) -> Iterator[Anchor]:
     """Candidates, from a call with any arguments to the exact code, then by target alone.
 
     A target alone comes last, since it would fit another statement that sets the same name: it is
-    taken only where it fits more releases. Equal statements are counted.
+    taken only where it fits more releases.
     """
     node = statement.node
     position = "before" if isinstance(node, _TERMINAL) or not statement.is_small else "after"
-    texts = list(_texts(source, statement))
+    for text in _texts(source, statement):
+        yield Anchor(source.file, scope_name(statement), position, text)
+
+
+def _chosen(source: Source, statement: Statement) -> Iterator[Anchor]:
+    """The same, in one of several definitions of one name."""
     scope = scope_name(statement)
-    definitions = [None, *range(1, 9)]
-    for which in definitions:
-        for text in texts:
-            yield Anchor(source.file, scope, position, text, which=which)
-    for of in range(2, 21):
-        for number in range(1, of + 1):
-            yield Anchor(source.file, scope, position, texts[-1], occurrence=number, of=of)
+    count = len(find_definitions(source.module, scope)) if scope else 0
+    for anchor in _plain(source, statement) if count > 1 else ():
+        for which in range(1, count + 1):
+            yield replace(anchor, which=which)
+
+
+def _counted(source: Source, statement: Statement) -> Iterator[Anchor]:
+    """The exact code, told from equal code by its number."""
+    for anchor in (*_plain(source, statement), *_chosen(source, statement)):
+        try:
+            places = find_places(source, replace(anchor, occurrence=0))
+        except PatchError:
+            continue
+        for number, place in enumerate(places, 1):
+            if place.statement.node is statement.node:
+                yield replace(anchor, occurrence=number, of=len(places))
 
 
 def _texts(source: Source, statement: Statement) -> Iterator[str]:
