@@ -120,7 +120,7 @@ def test_the_guard_acts_behind_a_cut_cable(
         running.wait_line("far: ready done")
         assert server.facts() != before
         server.cable.cut()
-        wait_for(lambda: server.facts() == before, "the guard")
+        wait_for(lambda: server.facts() == before, "the guard", 60.0)
         running.wait_line("far is out of reach")
         server.cable.far("link", "set", server.cable.far_end, "up")
         ip("neigh", "flush", "dev", server.cable.near_end)
@@ -131,4 +131,5 @@ def test_the_guard_acts_behind_a_cut_cable(
     silence = "error: (far missed its heartbeats|lost the connection|no answer to|`.*` was cut off)"
     assert re.search(silence, result.err), result.err
     assert "far: its guard had reverted it by itself" in result.err
+    assert not list((server.home / ".local/state/sgldbg/sessions").rglob("journal.jsonl"))
     assert server.facts() == before
