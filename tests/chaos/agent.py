@@ -12,9 +12,10 @@ from typing import Any
 from orchestrator.onhost.agent import begin, guard, lease, ops_session, recover
 from orchestrator.onhost.agent.frames import Reader, encode
 from orchestrator.onhost.agent.journal import Record
+from orchestrator.onhost.agent.refusal import Refusal
 from orchestrator.onhost.agent.serve import serve
 from orchestrator.onhost.agent.state import Context
-from tests.onhost.transaction.place import Place
+from tests.onhost.transaction.place import Place, no_guard
 
 _CASE_S = 60.0
 OnLine = Callable[[Record], None]
@@ -25,20 +26,25 @@ class ReachedPoint(Exception):
 
 
 class OpRefused(Exception):
-    """The agent answered `ok: false`."""
+    """The agent answered `ok: false`, or is `gone`."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(f"{code}: {message}")
+        self.code = code
 
 
 class Forked:
     """A forked process that stops at the `point`-th line of its session's journal."""
 
-    def __init__(self, point: int, work: Callable[[OnLine], int]) -> None:
+    def __init__(
+        self, point: int, work: Callable[[OnLine], int], keep: tuple[int, ...] = ()
+    ) -> None:
         said, saying = os.pipe()
         going, go = os.pipe()
         self.pid = os.fork()
         if self.pid == 0:
             try:
-                os.close(said)
-                os.close(go)
+                _close_all_but((0, 1, 2, saying, going, *keep))
                 os._exit(work(_Hold(point, saying, going)))
             finally:
                 os._exit(99)
@@ -83,6 +89,14 @@ class Forked:
         os.close(self._go)
 
 
+def _close_all_but(kept: tuple[int, ...]) -> None:
+    """Another agent's pipe that is open here as well would never end."""
+    for name in os.listdir("/proc/self/fd"):
+        if int(name) not in kept:
+            with contextlib.suppress(OSError):
+                os.close(int(name))
+
+
 class _Hold:
     """Called with every line; at the chosen one it says so and waits."""
 
@@ -100,19 +114,21 @@ class _Hold:
 class Agent(Forked):
     """The agent's own loop over two pipes, with a controller's simplest end of them."""
 
-    def __init__(self, place: Place, point: int) -> None:
+    def __init__(self, place: Place, point: int, guarded: bool = True) -> None:
         theirs_in, self._requests = os.pipe()
         self._replies, theirs_out = os.pipe()
 
         def work(on_line: OnLine) -> int:
             os.dup2(theirs_in, 0)
             os.dup2(theirs_out, 1)
-            for fd in (theirs_in, theirs_out, self._requests, self._replies):
-                os.close(fd)
+            os.close(theirs_in)
+            os.close(theirs_out)
             os.dup2(os.open(place.top / "agent.log", os.O_WRONLY | os.O_CREAT, 0o600), 2)
+            if not guarded:
+                guard.start = no_guard
             return _serve(place.state, on_line)
 
-        super().__init__(point, work)
+        super().__init__(point, work, (theirs_in, theirs_out))
         os.close(theirs_in)
         os.close(theirs_out)
         self._reader = Reader(self._replies)
@@ -125,7 +141,12 @@ class Agent(Forked):
         """One op. Raises `ReachedPoint` where the agent comes to its point in it."""
         self._number += 1
         header = {"id": self._number, "op": op, "args": args}
-        os.write(self._requests, encode(header, raw))
+        try:
+            if self._requests < 0:
+                raise BrokenPipeError
+            os.write(self._requests, encode(header, raw))
+        except BrokenPipeError:
+            raise OpRefused("gone", "the agent is gone") from None
         return self.answer()
 
     def answer(self) -> Any:
@@ -136,10 +157,10 @@ class Agent(Forked):
             raise ReachedPoint
         frame = self._reader.read()
         if frame is None:
-            raise OpRefused("the agent is gone")
+            raise OpRefused("gone", "the agent is gone")
         header = frame[0]
         if not header["ok"]:
-            raise OpRefused(f"{header['code']}: {header['message']}{header['trace']}")
+            raise OpRefused(header["code"], header["message"] + header["trace"])
         return header["value"]
 
     def cut(self) -> None:
@@ -163,6 +184,29 @@ def _serve(state_dir: str, on_line: OnLine) -> int:
         return None, b""
 
     return serve("m", {**ops_session.OPS, "begin": op_begin}, context)
+
+
+def start_recovery(place: Place, directory: str, point: int, force: bool) -> Forked:
+    """The next contact at its work, stopping at a line of it; 0 is its code where nothing is left.
+
+    A session that somebody holds is left to them, which is 2.
+    """
+
+    def work(on_line: OnLine) -> int:
+        try:
+            session = recover.take_over(directory, lease.RECOVER, 5.0)
+        except Refusal:
+            return 2
+        session.journal.on_line = on_line
+        with session.locked():
+            left = recover.run_tail(session, force)["left"]
+            if left:
+                os.write(2, f"left: {'; '.join(left)}\n".encode())
+                return 1
+            recover.end(session)
+        return 0
+
+    return Forked(point, work)
 
 
 def start_tail(place: Place, point: int, by: str = lease.GUARD) -> Forked:

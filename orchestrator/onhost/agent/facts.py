@@ -73,6 +73,7 @@ class Facts:
         self.kinds: Dict[str, str] = {}
         self.swapping: Set[str] = set()
         self.swapped: Set[str] = set()
+        self.put_back: Set[str] = set()
         self.pycs: Dict[str, List[Record]] = {}
         self.verified: Optional[bool] = None
         self.unlocked = False
@@ -135,8 +136,13 @@ class Facts:
     def _keep(self, record: Record) -> None:
         self.kinds[record["file"]] = record["kept"]
 
+    def _put_back(self, record: Record) -> None:
+        if record.get("state") in ("reverted", "removed"):
+            self.put_back.add(record["file"])
+
     def _swap(self, record: Record) -> None:
         self.swapping.add(record["file"])
+        self.put_back.discard(record["file"])
         self.verified = None
 
     def _swapped(self, record: Record) -> None:
@@ -185,6 +191,7 @@ _HANDLERS: Dict[Any, Any] = {
     ("swap:file", "intent"): Facts._swap,
     ("swap:file", "done"): Facts._swapped,
     ("swap:pyc", "intent"): Facts._pyc,
+    ("revert:file", "done"): Facts._put_back,
     ("unlock", "done"): Facts._unlocked,
     ("describe", "done"): Facts._described,
     ("stop:original", "intent"): Facts._stopping,

@@ -80,6 +80,8 @@ def _file_state(facts: Facts, one: PlannedFile) -> str:
         return "patched"
     if seen.sha256 == one.before_sha256:  # both `None` for one that is not created yet
         return "original" if seen.kind != "other" else "drift"
+    if one.file in facts.put_back and not os.path.lexists(one.orig):
+        return "changed after it was put back"
     return "drift" if one.file in facts.swapping else "changed before the swap"
 
 

@@ -136,14 +136,15 @@ def _revert_one(
 ) -> Report:
     report: Report = {"file": one.file, "path": one.path, "state": "failed", "kept": [], "why": ""}
     try:
-        with session.step("revert:file", file=one.file):
+        with session.step("revert:file", file=one.file) as done:
             for path in (one.new, files.probe_path(one)):
                 files.remove(path)
             report.update(_take_back(session, one, force))
+            done["state"] = report["state"]
         if compiled and one.file in session.facts.pycs and report["state"] != "drift":
             with session.step("revert:pyc", file=one.file):
                 pyc.put_back(one, session.facts.pycs[one.file])
-        if report["state"] != "drift":
+        if report["state"] != "drift" and not report["why"]:
             report.update(_verify(session, one))
     except Exception as error:
         if isinstance(error, Refusal) and error.code == "fenced":
@@ -171,6 +172,8 @@ def _take_back(session: SessionState, one: PlannedFile, force: bool) -> Report:
     elif seen.sha256 == one.after_sha256 and _original_is_whole(one):
         files.put_back(one)
         return {"state": "reverted"}
+    if one.file in session.facts.put_back and not os.path.lexists(one.orig):
+        return {"state": "untouched", "why": "somebody else changed it after it was put back"}
     return _drift(session, one, seen, force)
 
 
