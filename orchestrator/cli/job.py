@@ -9,9 +9,11 @@ from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
+from orchestrator.session.fleet import Progress
 from orchestrator.session.probe_runtime import runtime_source
 from orchestrator.session.run import Job, Run, new_session_id
 from orchestrator.session.rundir import RunDir
+from orchestrator.session.timeline import Timeline
 from orchestrator.spec.project import load_project
 from orchestrator.transport.routes import open_transport
 
@@ -39,9 +41,9 @@ def read_job(
     )
 
 
-def open_run(job: Job, progress: object) -> Run:
-    """A run with its own id and directory."""
+def open_run(job: Job, progress: Progress) -> Run:
+    """A run with its own id, directory and timeline."""
     now = datetime.now()
     session_id = new_session_id(job.session.name, now)
     run_dir = RunDir.create(job.runs_dir, job.session.name, f"{now:%Y%m%d-%H%M%S}")
-    return Run(job, progress, run_dir, session_id)  # type: ignore[arg-type]
+    return Run(job, Timeline(run_dir, progress), run_dir, session_id)

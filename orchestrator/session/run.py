@@ -201,7 +201,9 @@ class Run:
         self.collector.close()
         if self.collector.records() or met:
             self.verdict = self.collector.verdict(job.patches, plan, met)
-            self.run_dir.write_json("verdict.json", asdict(self.verdict))
+            self.run_dir.write_verdict(self.verdict)
+        if self.run_dir.problem:
+            self.fleet.progress.note(f"warning: {self.run_dir.problem}")
 
     def _stage(self, plan: Plan) -> None:
         job, fleet = self.job, self.fleet

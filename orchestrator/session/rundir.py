@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from orchestrator.model.plan import Plan
-from orchestrator.model.record import Record
+from orchestrator.model.record import Record, Verdict
 
 
 class RunDir:
-    """`runs/<time>-<session>/`, 0700. Writing may happen from several threads."""
+    """`runs/<time>-<session>/`, 0700. Writing may happen from several threads.
+
+    A disk that takes no more must not end a session while hosts are changed: after the plan, what
+    could not be written is passed over, and `problem` says so.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self.problem = ""
         self._lock = threading.Lock()
 
     @classmethod
@@ -57,8 +62,23 @@ class RunDir:
     def append(self, name: str, row: Mapping[str, Any]) -> None:
         """One line of a `.jsonl` file, flushed, so that a dead controller leaves it whole."""
         line = json.dumps(row, ensure_ascii=False, default=str) + "\n"
-        with self._lock, open(self.path / name, "a", encoding="utf-8") as out:
+        with self._lock:
+            self._note_failure(name, lambda: self._append(name, line))
+
+    def _append(self, name: str, line: str) -> None:
+        with open(self.path / name, "a", encoding="utf-8") as out:
             out.write(line)
+
+    def write_verdict(self, verdict: Verdict) -> None:
+        """The answer, as data."""
+        self._note_failure("verdict.json", lambda: self.write_json("verdict.json", asdict(verdict)))
+
+    def _note_failure(self, name: str, write: Callable[[], None]) -> None:
+        try:
+            write()
+        except OSError as error:
+            text = f"{self.path / name} is not whole: {error.strerror}"
+            self.problem = self.problem or text
 
     def append_records(self, records: list[Record]) -> None:
         """Add records to `records.jsonl`."""
