@@ -181,3 +181,32 @@ def test_a_unit_takes_others_along(bench: Bench, port, tmp_path, monkeypatch):
         " with it",
         ("stop them for the time of the session",),
     )
+
+
+def test_a_foreign_server_that_starts_at_the_same_time(bench: Bench, port, tmp_path, monkeypatch):
+    """A main process that is new is not ours yet: port and node rank have to be, too."""
+    way = Way("pair", bench, port)
+    prepare(tmp_path, monkeypatch, way.root)
+    way.start()
+    control = bench.folder / "ctl"
+    foreign = " ".join(bench.argv("--port", "0"))
+    ready = bench.folder / "foreign.ready"
+    extra = (
+        f"start)\n    READY={ready} env -u SGLDBG_SESSION setsid {foreign} >/dev/null 2>&1 &\n"
+        f"    while [ ! -e {ready} ]; do sleep 0.05; done\n"
+    )
+    control.write_text(control.read_text().replace("start)\n", extra))
+    with open_driver(way) as driver:
+        found = driver.begin()
+        driver.stop("original")
+        life = driver.start(debug_life(found.original, CHANGE))
+        driver.wait_ready(life)
+        ready.unlink()
+        driver.stop("debug")
+        note_all(bench)
+        driver.wait_ready(driver.restore())
+        driver.agent.call("finish", timeout_s=30)
+    note_all(bench)
+    argv = bench.argv("--port", "0")
+    lines = [procfs.parse_strings(procfs.read_cmdline(pid)) for pid in procfs.list_pids()]
+    assert lines.count(argv) == 2  # one was started with each start, none was ended

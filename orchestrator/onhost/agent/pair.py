@@ -120,8 +120,10 @@ def _wait_for_main(
     deadline = time.monotonic() + float(way.get("start_timeout_s") or _START_S)
     while True:
         status = child.poll()
-        new = [m for m in find_mains(way["package"]) if (m["pid"], m["start_time"]) not in before]
-        fitting = new if len(new) == 1 else [m for m in new if _is_like(m, description)]
+        mains = find_mains(way["package"])
+        new = [m for m in mains if (m["pid"], m["start_time"]) not in before]
+        # Somebody else may start a server of theirs at the same time.
+        fitting = [m for m in new if _is_like(m, words, description)]
         if len(fitting) == 1:
             return fitting[0]
         if status:
@@ -136,13 +138,19 @@ def _wait_for_main(
         time.sleep(_POLL_S)
 
 
-def _is_like(found: Mapping[str, Any], description: Mapping[str, Any]) -> bool:
-    """Whether two command lines name the same port and node rank."""
-    return all(
-        commandline.find_value(found["argv"], flag)
-        == commandline.find_value(description.get("argv") or [], flag)
-        for flag in ("--port", "--node-rank")
-    )
+def _is_like(
+    found: Mapping[str, Any], words: Sequence[str], description: Mapping[str, Any]
+) -> bool:
+    """Whether a command line has the port and node rank of the start command, or of the original.
+
+    No two servers of one host share both.
+    """
+    known = description.get("argv") or []
+    for flag in ("--port", "--node-rank"):
+        wanted = commandline.find_value(words, flag) or commandline.find_value(known, flag)
+        if commandline.find_value(found["argv"], flag) != wanted:
+            return False
+    return True
 
 
 def _list_mains(package: str) -> Set[Tuple[int, int]]:

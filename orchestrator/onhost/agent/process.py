@@ -79,14 +79,7 @@ def stop(
     tree = Tree(main, session, () if session is not None else known.get("tree") or ())
     tree.record(everywhere=True)
     segments, held = remains.find_segments(tree.pids), remains.find_holders(tree.pids)
-    refused: List[str] = []
-    if way is not None:
-        meanwhile()  # its supervisor answers only once it is gone
-        refused = ways.stop(way, session, timeout_s)
-    else:
-        if tree.main is not None:
-            send(tree.main, signal.SIGTERM)
-        meanwhile()
+    refused = _ask_to_end(tree, way, timeout_s, meanwhile)
     # Who was not told to end will not.
     wait_for_end(tree, began + (0.0 if refused else timeout_s))
     # A supervisor that still runs it would start what we kill anew.
@@ -107,6 +100,22 @@ def stop(
         "shm": removed,
         "notes": shared,
     }
+
+
+def _ask_to_end(
+    tree: Tree,
+    way: Optional[Mapping[str, Any]],
+    timeout_s: float,
+    meanwhile: Callable[[], None],
+) -> List[str]:
+    """Tell the server, or whoever runs it, that it is to end; in words why that was refused."""
+    if way is not None:
+        meanwhile()  # its supervisor answers only once it is gone
+        return ways.stop(way, tree.session, timeout_s)
+    if tree.main is not None:
+        send(tree.main, signal.SIGTERM)
+    meanwhile()
+    return []
 
 
 def find_successors(known: Mapping[str, Any], ours: Set[int], since: int) -> List[str]:
