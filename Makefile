@@ -31,6 +31,7 @@ test: $(ready)
 # it), such as a controller that is killed at every stage.
 chaos: $(ready)
 	$(python) -m pytest -n $(JOBS) -m chaos
+	$(python) -m tests.chaos
 
 # The source of real SGLang releases; downloads their wheels once.
 test-releases: $(ready)

@@ -46,6 +46,9 @@ def _plan_file(root: str, package: str, allowed: Any, item: Dict[str, Any]) -> P
             raise Refusal("exists", message, file=name, path=real)
         stat = files.attributes_of_new(os.path.dirname(real))
     elif seen.kind != "file" or seen.stat is None:
+        if seen.kind == "missing" and os.path.exists(real + "c"):
+            message = "`%s` has no source, only compiled code stands there" % real
+            raise Refusal("unsupported", message, file=name, path=real)
         message = "`%s` is %s" % (real, "missing" if seen.kind == "missing" else "not a plain file")
         code = "missing" if seen.kind == "missing" else "unsupported"
         raise Refusal(code, message, file=name, path=real)

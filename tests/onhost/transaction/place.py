@@ -145,11 +145,11 @@ class Place:
         self.expire(session)
         return recover.recover(self.directory(session), **kw)
 
-    def start_server(self) -> Any:
+    def start_server(self, argv: tuple[str, ...] = SERVER) -> Any:
         """A server that runs in the install's directory and writes to a file; as `Process`."""
         with open(self.top / "server.log", "ab") as log:
             child = subprocess.Popen(
-                SERVER,
+                argv,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

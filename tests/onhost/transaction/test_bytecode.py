@@ -10,6 +10,7 @@ import sys
 
 import pytest
 
+from orchestrator.onhost.agent.refusal import Refusal
 from tests.onhost.transaction.place import op, stage
 
 LAYERS = "sglang/srt/layers.py"
@@ -125,6 +126,39 @@ def test_a_swap_that_is_tried_again(place, monkeypatch):
             op(context, "swap")
     assert imported(place) == "original"  # and compiles what was set aside anew
     session(place, context, lambda: None)
+    assert place.changes() == []
+
+
+def test_no_bytecode_is_written(place):
+    """PYTHONDONTWRITEBYTECODE: a cache of before is not read either, and none is made."""
+    context = place.begin()
+    stage(place, context, edits=SAME_SIZE)
+
+    def look():
+        before = place.tree()
+        assert imported(place, PYTHONDONTWRITEBYTECODE="1") == "patched!"
+        assert place.tree() == before
+
+    session(place, context, look)
+    assert place.changes() == []
+    assert imported(place, PYTHONDONTWRITEBYTECODE="1") == "original"
+
+
+def test_a_module_without_source(place):
+    """Compiled code alone cannot be patched: refused, and nothing of ours is left."""
+    source = place.root / LAYERS
+    context = place.begin()
+    args, raw = place.stage_args(edits=SAME_SIZE)
+    py_compile.compile(str(source), cfile=str(source) + "c", doraise=True)
+    source.unlink()
+    assert imported(place) == "original"
+    place.before = place.tree()
+    with pytest.raises(Refusal) as refused:
+        op(context, "stage", raw, **args)
+    assert (refused.value.code, refused.value.message) == (
+        "unsupported",
+        f"`{source}` has no source, only compiled code stands there",
+    )
     assert place.changes() == []
 
 

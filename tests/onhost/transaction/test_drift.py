@@ -167,3 +167,15 @@ def test_recover_is_refused_while_the_lease_is_live(place, swapped):
     with pytest.raises(Refusal) as missing:
         recover.recover(place.directory())
     assert missing.value.code == "missing"
+
+
+def test_a_change_after_the_revert(place, swapped):
+    """A file that was put back is its owner's again: a later change keeps no session open."""
+    assert op(swapped, "revert")["verified"]
+    replace(place.root / LAYERS, b"X = 'upgraded'\n")
+    assert place.status()[0]["state"] == "reverted"
+    swapped.session.close()
+    value = place.recover()
+    assert (value["left"], value["verified"]) == ([], True)
+    assert value["files"][2]["why"] == "somebody else changed it after it was put back"
+    assert (place.root / LAYERS).read_bytes() == b"X = 'upgraded'\n"

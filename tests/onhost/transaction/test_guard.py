@@ -199,3 +199,48 @@ def test_a_scope_where_systemd_runs(tmp_path, monkeypatch):
     scope = [str(tmp_path / "systemd-run"), "--user", "--scope", "--quiet", "--collect", "--"]
     assert found[0] == scope + found[1]
     assert guard.make_commands("/d", 0, running=str(tmp_path / "absent")) == found[1:]
+
+
+def test_files_are_back_before_the_server_has_ended(place):
+    """A debug life that takes its time to end keeps no file patched while it does."""
+    main = place.start_server()
+    context = place.begin()
+    stage(place, context)
+    op(context, "describe-server", pid=main.pid, start_time=main.start_time)
+    op(context, "stop-server", which="original", timeout_s=1, port=None)
+    op(context, "swap")
+    stubborn = ["sh", "-c", "trap '' TERM; while :; do sleep 1; done"]
+    op(context, "start-server", argv=stubborn, env_set={}, env_unset=[], cwd=None)
+    context.session.close()
+    place.expire(agent=NOBODY)
+    seen = []
+
+    def trace(text):
+        if text.startswith("the files are back"):
+            seen.append((patched(place), len(place.servers()) > 0))
+
+    session = recover.take_over(place.directory(), lease.GUARD, 1.0)
+    assert recover.run_tail(session, trace=trace)["left"] == []
+    assert seen == [(False, True)]
+    as_before(place)
+    session.close()
+
+
+def test_a_stopped_guard(place):
+    """A guard under SIGSTOP at its work is ended by the next contact, which goes on."""
+    context = place.begin()
+    stage(place, context)
+    op(context, "swap")
+    context.session.close()
+    program = "import sys, time; from orchestrator.onhost.agent import lease, recover;"
+    program += "s = recover.take_over(sys.argv[1], lease.GUARD, 1.0);"
+    program += "s.locked().__enter__(); print('at work', flush=True); time.sleep(60)"
+    place.expire(agent=NOBODY)
+    command = [sys.executable, "-c", program, place.directory()]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as working:
+        assert working.stdout is not None
+        assert working.stdout.readline() == b"at work\n"
+        working.send_signal(signal.SIGSTOP)
+        assert recover.recover(place.directory())["verified"]
+        assert working.wait(30) == -signal.SIGKILL
+    assert place.changes() == []

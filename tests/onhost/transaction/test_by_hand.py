@@ -1,0 +1,95 @@
+"""The guide for a revert that failed: its commands, run as they stand there."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from orchestrator.agent.ship import make_zipapp
+from tests.onhost.transaction.place import NOBODY, op, stage
+
+GUIDE = Path(__file__).parents[3] / "docs/guides/when-a-revert-fails.md"
+LAYERS = "sglang/srt/layers.py"
+
+
+def block(heading, kind="sh"):
+    """The command block below a heading."""
+    section = GUIDE.read_text().split(f"## {heading}\n")[1].split("\n## ")[0]
+    return re.findall(rf"```{kind}\n(.*?)```", section, re.DOTALL)[0]
+
+
+def run(place, *scripts):
+    """Run command blocks one after another in one shell, as somebody at a terminal would."""
+    done = subprocess.run(
+        ["sh", "-eu"],
+        input="\n".join(scripts),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env={**os.environ, "SGLDBG_STATE": place.state, "package": str(place.package_dir)},
+        check=False,
+    )
+    return done.returncode, done.stdout
+
+
+@pytest.fixture
+def left(place):
+    """A host whose controller and guard are gone, with patched files and a stopped server."""
+    zipapp = make_zipapp()
+    agent = Path(place.state, "agent", f"{zipapp.sha256}.pyz")
+    main = place.start_server()
+    context = place.begin()
+    agent.parent.mkdir(mode=0o700)
+    agent.write_bytes(zipapp.data)
+    stage(place, context)
+    op(context, "describe-server", pid=main.pid, start_time=main.start_time)
+    op(context, "stop-server", which="original", timeout_s=5, port=None)
+    op(context, "swap")
+    context.session.close()
+    place.expire(agent=NOBODY)
+    return place
+
+
+def test_status_and_revert(left):
+    """Two blocks end everything: files, server, session."""
+    code, said = run(left, block("What is changed here"), block("Undo it"))
+    assert code == 0, said
+    assert "s1 on gpu0: patched\n" in said
+    assert said.endswith("s1 on gpu0: reverted and verified\n")
+    assert left.changes() == []
+    assert len(left.originals()) == 1
+    assert run(left, block("What is changed here"))[1].startswith("nothing is changed")
+
+
+def test_force(left):
+    """What somebody changed is left alone, then taken out by force and kept."""
+    (left.root / LAYERS).write_bytes(b"# mine\n")
+    agent = block("What is changed here").split("python3")[0]
+    code, said = run(left, agent, block("Undo it"))
+    assert code == 7, said
+    assert "drift, it was changed after the swap" in said
+    code, said = run(left, agent, block("Files that somebody changed"))
+    assert code == 0, said
+    assert left.changes() == []
+    (kept,) = Path(left.state).glob("kept/*/*/*")
+    assert kept.read_bytes() == b"# mine\n"
+
+
+def test_without_the_agent(left):
+    """With nothing but a shell the very same files stand there again."""
+    code, said = run(left, block("By hand, without the agent"))
+    assert code == 0, said
+    times = [line for line in left.changes() if ": mtime_ns was" not in line]
+    assert times == []
+
+
+def test_the_unit(left):
+    """What the unit runs at boot is a shell command that ends what was left."""
+    line = re.search(r"ExecStart=/bin/sh -c '(.*)'", block("At boot", "ini"))
+    code, said = run(left, line.group(1).replace("$$", "$"))
+    assert code == 0, said
+    assert left.changes() == []
