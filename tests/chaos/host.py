@@ -43,11 +43,11 @@ class BreakableHost(Place):
         super().__init__(directory / "own", directory / "disk")
         self.shape: Shape = []
 
-    def start_server(self) -> Any:
+    def start_server(self, argv: tuple[str, ...] = ORIGINAL) -> Any:
         """Start the tree and remember it."""
         with open(self.top / "server.log", "ab") as log:
             child = subprocess.Popen(
-                ORIGINAL,
+                argv,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
