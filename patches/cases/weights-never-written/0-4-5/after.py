@@ -3,7 +3,7 @@ class DefaultModelLoader:
     def load_model(self, model_config, device_config):
         model = self.initialize(model_config)
         _sgldbg_before = {
-            name: parameter.detach().reshape(-1)[:64].float().cpu()
+            name: parameter.detach().reshape(-1)[:64].clone().float().cpu()
             for name, parameter in model.named_parameters()
             if parameter.numel()
         }

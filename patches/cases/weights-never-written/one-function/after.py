@@ -8,7 +8,7 @@ class DefaultModelLoader:
     @staticmethod
     def load_weights_and_postprocess(model, weights, target_device):
         _sgldbg_before = {
-            name: parameter.detach().reshape(-1)[:64].float().cpu()
+            name: parameter.detach().reshape(-1)[:64].clone().float().cpu()
             for name, parameter in model.named_parameters()
             if parameter.numel()
         }
