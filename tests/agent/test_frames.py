@@ -129,6 +129,17 @@ def read_frames(fd: int, until_id: int) -> list[dict[str, Any]]:
     return headers
 
 
+def end_writer(writer: far.Writer, reading: int, writing: int) -> None:
+    """Let its thread end before the descriptor's number can come to mean another file."""
+    os.close(reading)
+    while True:
+        try:
+            writer.log({"event": "log"})
+        except BrokenPipeError:
+            break
+    os.close(writing)
+
+
 def test_replies_overtake_log_frames() -> None:
     """A reply waits for the frame that is being written, not for the backlog behind it."""
     reading, writing = os.pipe()
@@ -140,8 +151,7 @@ def test_replies_overtake_log_frames() -> None:
     # One frame of 64 KiB fits into the pipe, one is being written.
     assert len(headers) <= 3
     assert json.dumps(headers[:-1]).count("log") == len(headers) - 1
-    os.close(reading)
-    os.close(writing)
+    end_writer(writer, reading, writing)
 
 
 def test_log_holds_its_caller_back() -> None:
@@ -164,17 +174,16 @@ def test_log_holds_its_caller_back() -> None:
     frames = [reader.read() for _ in range(41)]
     assert [frame[0].get("id") for frame in frames if frame and "id" in frame[0]] == [9]
     thread.join(30)
-    os.close(reading)
-    os.close(writing)
+    end_writer(writer, reading, writing)
 
 
 def test_log_frames_are_small() -> None:
     """A log frame that would keep replies waiting is refused."""
     reading, writing = os.pipe()
+    writer = far.Writer(writing)
     with pytest.raises(far.FrameTooLarge):
-        far.Writer(writing).log({"event": "log"}, bytes(far.LOG_RAW_LIMIT + 1))
-    os.close(reading)
-    os.close(writing)
+        writer.log({"event": "log"}, bytes(far.LOG_RAW_LIMIT + 1))
+    end_writer(writer, reading, writing)
 
 
 def test_writer_tells_when_nobody_reads() -> None:
