@@ -71,6 +71,8 @@ class Facts:
         self.dirs: Dict[str, Record] = {}
         self.locks: List[str] = []
         self.kinds: Dict[str, str] = {}
+        # Names beside a file are ours only from here on: before, another session may hold the lock.
+        self.staging: Set[str] = set()
         self.swapping: Set[str] = set()
         self.swapped: Set[str] = set()
         self.put_back: Set[str] = set()
@@ -133,6 +135,9 @@ class Facts:
     def _begun_done(self, record: Record) -> None:
         self.guard = record.get("guard")
 
+    def _stage(self, record: Record) -> None:
+        self.staging.add(record["file"])
+
     def _keep(self, record: Record) -> None:
         self.kinds[record["file"]] = record["kept"]
 
@@ -187,6 +192,7 @@ _HANDLERS: Dict[Any, Any] = {
     ("plan", "intent"): Facts._plan,
     ("share", "intent"): Facts._share,
     ("unshare", "done"): Facts._unshared,
+    ("stage:new", "intent"): Facts._stage,
     ("stage:keep", "done"): Facts._keep,
     ("swap:file", "intent"): Facts._swap,
     ("swap:file", "done"): Facts._swapped,

@@ -121,13 +121,16 @@ def start_debug(session: SessionState, args: Value) -> Value:
     if server is None:
         raise Refusal("not-described", "the server was not described, so it is not started")
     stdout, stderr = session.path("debug.stdout"), session.path("debug.stderr")
+    env_set = dict(args.get("env_set") or {})
+    if session.facts.sharing is not None:  # the runtime in place names its owner's directory
+        env_set["SGLDBG_PROBE_DIR"] = (session.facts.begun or {})["probe_dir"]
     with session.step("start:debug") as done:
         started = process.start(
             server["description"],
             stdout,
             stderr,
             argv=args.get("argv"),
-            env_set=args.get("env_set"),
+            env_set=env_set,
             env_unset=args.get("env_unset"),
             cwd=args.get("cwd"),
             session=session.mark,

@@ -124,9 +124,9 @@ def wait_until_back(session: SessionState) -> List[Value]:
 def _report(session: SessionState, item: Value) -> Value:
     report = {"file": item["path"], "path": item["path"], "kept": [], "state": "untouched"}
     report.update(why="shared with %s" % _owner(session), sha256=_sha256(item["path"]))
-    if report["sha256"] == item["after_sha256"]:
+    if not _is(item, "before_sha256") and _is(item, "after_sha256"):
         report.update(state="failed", why="%s has not put it back" % _owner(session))
-    elif report["sha256"] != item["before_sha256"]:
+    elif not _is(item, "before_sha256"):
         report.update(state="drift", why="it was changed after the swap")
     return report
 
@@ -134,11 +134,19 @@ def _report(session: SessionState, item: Value) -> Value:
 def changed_files(session: SessionState) -> List[str]:
     """Paths that still hold planned bytes."""
     wanted = (session.facts.sharing or {"files": []})["files"]
-    return [item["path"] for item in wanted if _sha256(item["path"]) == item["after_sha256"]]
+    return [item["path"] for item in wanted if _is(item, "after_sha256")]
 
 
 def _all(wanted: List[Value], key: str) -> bool:
-    return all(_sha256(item["path"]) == item[key] for item in wanted)
+    return all(_is(item, key) for item in wanted)
+
+
+def _is(item: Value, key: str) -> bool:
+    """A file that the session creates names its host, so it only counts whether it is there."""
+    found = _sha256(item["path"])
+    if item["before_sha256"] is None:
+        return (found is None) == (item[key] is None)
+    return bool(found == item[key])
 
 
 def _sha256(path: str) -> Optional[str]:

@@ -85,7 +85,8 @@ def remove_staged(session: SessionState) -> None:
     with session.step("revert:staged"):
         for one in session.facts.files:
             for path in (one.new, files.probe_path(one)):
-                files.remove(path)
+                if one.file in session.facts.staging:
+                    files.remove(path)
 
 
 def put_back_early(session: SessionState) -> None:
@@ -135,6 +136,8 @@ def _revert_one(
     session: SessionState, one: PlannedFile, force: bool, compiled: bool = True
 ) -> Report:
     report: Report = {"file": one.file, "path": one.path, "state": "failed", "kept": [], "why": ""}
+    if one.file not in session.facts.staging:
+        return dict(report, state="untouched", sha256=_sha256_of(one))
     try:
         with session.step("revert:file", file=one.file) as done:
             for path in (one.new, files.probe_path(one)):
@@ -266,5 +269,7 @@ def changed_files(session: SessionState) -> Sequence[str]:
     for one in session.facts.files:
         if one.file in session.facts.swapping and _sha256_of(one) == one.after_sha256:
             left.append(one.path)
-        left.extend(p for p in (one.new, one.orig, files.probe_path(one)) if os.path.lexists(p))
+        if one.file in session.facts.staging:
+            names = (one.new, one.orig, files.probe_path(one))
+            left.extend(path for path in names if os.path.lexists(path))
     return left

@@ -218,6 +218,10 @@ def _start(config: Dict[str, str]) -> None:
     try:
         STATE.session, STATE.host = config["session"], config["host"]
         STATE.dir = config["dir"]
+        # This file is another host's where two share the install; its agent says so then.
+        mark, shared = os.environ.get("SGLDBG_SESSION", ""), os.environ.get("SGLDBG_PROBE_DIR")
+        if shared and mark.startswith(STATE.session + "/"):
+            STATE.host, STATE.dir = mark[len(STATE.session) + 1 :], shared
         sys.meta_path.insert(0, Watcher())
         os.register_at_fork(after_in_child=after_fork)
         atexit.register(leave)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.onhost.agent import lease, lock, recover
+from orchestrator.onhost.agent import lease, lock, plan, recover
 from orchestrator.onhost.agent.refusal import Refusal
 from tests.onhost.transaction.place import EDITED, SESSION, op, sha256, stage
 
@@ -267,6 +267,35 @@ def test_the_lock(place):
     stage(place, second)
     op(second, "revert")
     op(second, "finish")
+    assert place.changes() == []
+
+
+@pytest.mark.parametrize("dies", [False, True])
+def test_a_race_for_the_lock(place, monkeypatch, dies):
+    """Who planned first and locked second, and what undoes it, leaves the other's names alone."""
+    winner, loser = place.begin(), place.begin(session="s2")
+    planned = plan.journal_plan
+
+    def overtaken(session, args, files):
+        planned(session, args, files)
+        if session is loser.session:
+            stage(place, winner)
+            if dies:
+                raise SystemExit
+
+    monkeypatch.setattr(plan, "journal_plan", overtaken)
+    if dies:
+        with pytest.raises(SystemExit):
+            stage(place, loser)
+        loser.session.close()
+        assert place.recover(session="s2")["left"] == []
+    else:
+        with pytest.raises(Refusal, match="is held by ann@desk"):
+            stage(place, loser)
+        op(loser, "finish")
+    op(winner, "swap")
+    assert op(winner, "revert")["verified"]
+    op(winner, "finish")
     assert place.changes() == []
 
 
