@@ -10,7 +10,7 @@ python := $(VENV)/bin/python
 # The stamp lies inside, so that a removed environment is made again.
 ready := $(VENV)/.made-by-pyproject.toml
 
-.PHONY: venv demo test chaos test-releases test-sglang check format bench clean
+.PHONY: venv demo test chaos sweep test-releases test-sglang check format bench clean
 
 venv: $(ready)
 
@@ -37,6 +37,11 @@ chaos: $(ready)
 test-releases: $(ready)
 	$(python) -m tests.releases.fetch
 	$(python) -m pytest -n $(JOBS) -m releases
+
+# A probe at a random statement of every file of SGLang and of SymPy, taken out again; `make
+# test-releases` takes a slice by the day, `SGLDBG_SEED` repeats it.
+sweep: $(ready)
+	$(python) -m tests.sweep --jobs $(JOBS)
 
 # A real SGLang server on this machine's CPU; builds its environment once (2 min, 2.7 GB).
 test-sglang: $(ready)
