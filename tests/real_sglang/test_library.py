@@ -60,6 +60,8 @@ def result(
             )
             _ask_everything(session, home)
             found = project.run(session, hosts.home)
+        # 1 only because what runs at start counts as never reached.
+        assert found.exit_code in (0, 1), found.stderr
         yield found
 
 
@@ -93,11 +95,6 @@ def _worker(record: Mapping[str, Any]) -> str:
 
 def _text(value: Any) -> str:
     return str(value["text"]) if isinstance(value, dict) else str(value)
-
-
-def test_nothing_stopped_the_session(result: Result) -> None:
-    """It ended with a verdict: 1 only because what runs at start counts as never reached."""
-    assert result.exit_code in (0, 1), result.stderr
 
 
 @pytest.mark.parametrize("name", AT_START)
@@ -162,7 +159,8 @@ def _shape(record: Mapping[str, Any]) -> tuple[str, str]:
 
 def test_weights_that_nobody_wrote_are_named(result: Result) -> None:
     """The target is whole; the draft's embeddings come from the target, after loading."""
-    for records in _hits(result, "weights-never-written", "start").values():
-        named = {_text(r["values"]["model"]): r["values"] for r in records}
+    found = _hits(result, "weights-never-written", "start")
+    for worker in ("TP0", "TP1"):
+        named = {_text(r["values"]["model"]): r["values"] for r in found[worker]}
         assert named["LlamaForCausalLM"]["unwritten"] == 0
         assert "embed_tokens" in _text(named["LlamaForCausalLMEagle3"]["first"])

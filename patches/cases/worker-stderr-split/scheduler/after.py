@@ -7,7 +7,7 @@ def run_scheduler_process(
     import tempfile as _sgldbg_tempfile
     _sgldbg_path = _sgldbg_os.path.join(
         _sgldbg_os.environ.get("SGLDBG_STDERR_DIR") or _sgldbg_tempfile.gettempdir(),
-        f"sglang-{_sgldbg_os.getppid()}-DP{dp_rank or 0}-PP{pp_rank}-TP{tp_rank}.stderr",
+        f"sglang-{_sgldbg_os.getppid()}-DP{dp_rank or 0}-TP{tp_rank}-GPU{gpu_id}.stderr",
     )
     _sgldbg_flags = _sgldbg_os.O_WRONLY | _sgldbg_os.O_CREAT | _sgldbg_os.O_APPEND
     _sgldbg_fd = _sgldbg_os.open(_sgldbg_path, _sgldbg_flags | _sgldbg_os.O_NOFOLLOW, 0o600)
