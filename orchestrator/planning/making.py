@@ -49,7 +49,12 @@ def make(
     files: list[FilePlan] = []
     for (file, sha256, _), (fitted, hosts) in works.items():
         source = sources.source(file, sha256)
-        edited = _edited(source.data, edit_source(source, fitted), file, sha256, hosts)
+        try:
+            made = edit_source(source, fitted)
+        except PatchError as error:
+            error.hosts = tuple(hosts)
+            raise
+        edited = _edited(source.data, made, file, sha256, hosts)
         files.append(edited[0])
         warnings += edited[1]
     files = [*_runtimes(session_id, patches, views, runtime_source), *_in_order(files, patches)]

@@ -19,8 +19,8 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     shutil.copy(ROOT / "inventory.yaml", tmp_path)
     for folder in ("patches", "sessions"):
         (tmp_path / folder).mkdir()
-        for path in (ROOT / folder).glob("eagle3-*.yaml"):
-            shutil.copy(path, tmp_path / folder)
+    shutil.copy(ROOT / "patches/eagle3-draft-input.yaml", tmp_path / "patches")
+    shutil.copy(ROOT / "sessions/eagle3-zero-acceptance.yaml", tmp_path / "sessions")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("SGLDBG_STATE", str(tmp_path / "state"))

@@ -29,9 +29,11 @@ def make_view(
     return HostView(host, version, {FILE: SOURCE} if files is None else files, f"/run/{host}")
 
 
-def make_anchor(code: str = "hidden = g(x)", file: str = FILE, **more: Any) -> Anchor:
-    """An anchor behind a statement of `forward`."""
-    return Anchor(file, "forward", "after", code, **more)
+def make_anchor(
+    code: str = "hidden = g(x)", file: str = FILE, position: str = "after", **more: Any
+) -> Anchor:
+    """An anchor at a statement of `forward`, by default behind it."""
+    return Anchor(file, "forward", position, code, **more)
 
 
 def make_patch(name: str, *edits: Probe | Insert | tuple[Anchor, ...], versions: str = "") -> Patch:

@@ -8,7 +8,16 @@ import pytest
 
 from orchestrator.diagnostics import render
 from orchestrator.errors import PatchError
-from orchestrator.model.patch import Capture, Expectation, Insert, Patch, Probe
+from orchestrator.model.patch import (
+    Capture,
+    Delete,
+    Edit,
+    Expectation,
+    Insert,
+    Patch,
+    Probe,
+    Replace,
+)
 from orchestrator.model.plan import Plan
 from orchestrator.patching.splice import remove_insertions
 from orchestrator.planning.plan import HostView, make_plan
@@ -93,6 +102,34 @@ def test_several_patches_on_one_file_are_one_edit_of_the_original() -> None:
     assert [f.file for f in plan.files] == ["sglang/_sgldbg.py", FILE]
     assert [s.site for s in plan.sites()] == ["p.1", "q.1", "q.2"]
     assert plan.files[1].after.count(b"from sglang import _sgldbg") == 1
+
+
+def test_patches_that_change_the_same_code_are_refused_with_both_places() -> None:
+    """Neither is applied, and the hosts that hold this content are named."""
+    place = make_anchor(position="replace")
+    one = Patch("p", "A test.", "sglang", "", (Edit((place,), Replace("hidden = 1\n"), "p.1"),))
+    other = Patch("q", "A test.", "sglang", "", (Edit((place,), Delete(), "q.1"),))
+    error = _error([one, other], [make_view("a"), make_view("b")])
+    assert error.state == "conflict"
+    assert render(error) == (
+        "error: `p.1` and `q.1` change the same code\n"
+        " ::: sglang/srt/model.py on a, b\n"
+        "note: `p.1` replaces line 5: `hidden = g(x)`\n"
+        "note: `q.1` deletes line 5: `hidden = g(x)`\n"
+        "hint: use one of them, or put both changes into one edit"
+    )
+
+
+def test_what_replaces_is_one_change_of_the_plan() -> None:
+    """The plan says what went for what came, so that it can be taken back."""
+    place = make_anchor(position="replace")
+    edit = Edit((place,), Replace("hidden = g(x, 2)\n"), "p.1")
+    plan = _plan([Patch("p", "A test.", "sglang", "", (edit,))], [make_view("a")])
+    (file,) = plan.files
+    (change,) = file.insertions
+    assert (change.removed, change.data) == (b"", b", 2")
+    assert remove_insertions(file.after, file.insertions) == SOURCE
+    assert plan.table == {}
 
 
 def test_alternatives_are_chosen_by_each_host() -> None:

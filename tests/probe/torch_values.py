@@ -226,6 +226,27 @@ put(generation=2); m(x, e); fast(x, e); print(counter.frame_count)
     assert len(done.of("hit")) == 2
 
 
+def test_a_value_passes_through_a_compiled_region(torch_shop: Workshop) -> None:
+    """A probe around an expression folds away as well: one graph, the same result, no hit."""
+    wrapped = '_sgldbg.tap("p.1", self.fc(x), None if _sgldbg.off("p.1") else locals())'
+    torch_shop.write("sglang/srt/model.py", MODULE.replace("self.fc(x)", wrapped))
+    script = """
+import torch
+from torch._dynamo.testing import CompileCounter
+counter = CompileCounter()
+m = model.Model(); x = torch.ones(4, 24); e = torch.ones(4, 8)
+fast = torch.compile(m, backend=counter, fullgraph=True)
+same = torch.equal(fast(x, e), m.fc(x + 0)); print(same, counter.frame_count)
+_sgldbg.poll(); fast(x, e); print(counter.frame_count)
+m(x, e); fast(x, e); put(generation=2); fast(x, e); print(counter.frame_count)
+"""
+    torch_shop.put(capture=["value"])
+    done = torch_shop.run(script)
+    assert done.code == 0, done.stderr.decode()
+    assert done.stdout.split() == ["True", "1", "1", "1"]
+    assert [v["shape"] for v in done.values("value") if v] == [[4, 8]]
+
+
 def test_sixteen_threads_measure_at_once(torch_shop: Workshop) -> None:
     """Statistics of one hit are never those of another."""
     script = """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import py_compile
 import sys
 from pathlib import Path
 
@@ -44,3 +45,24 @@ def test_a_module_is_found_below_packages_of_both_kinds(tmp_path: Path, marked: 
             "why": "the import system does not find it",
         },
     ]
+
+
+def test_without_a_needle_the_code_is_compared(tmp_path: Path) -> None:
+    """Code without a mark of ours is effective where nothing else would be imported."""
+    package = tmp_path / "shop"
+    package.mkdir()
+    (package / "__init__.py").write_text("raise SystemExit('imported')\n")
+    source = package / "model.py"
+    source.write_text("x = 1\n")
+    mode = py_compile.PycInvalidationMode.UNCHECKED_HASH
+    compiled = py_compile.compile(str(source), invalidation_mode=mode)
+    needles = [{"file": "shop/model.py", "needle": ""}]
+    environ = {"PYTHONPATH": str(tmp_path)}
+    (found,) = effective.find_needles(sys.executable, needles, environ)
+    assert found["found"]
+    source.write_text("x = 2\n")
+    (found,) = effective.find_needles(sys.executable, needles, environ)
+    assert found["why"] == f"{source} is imported from other bytecode"
+    Path(str(compiled)).unlink()
+    (found,) = effective.find_needles(sys.executable, needles, environ)
+    assert found["found"]
