@@ -260,7 +260,8 @@ def _check_global(name: str, real: str, asked: _Asked, standing: Standing) -> It
         return
     raise _refusal(
         asked,
-        f"`{name}` is not bound in {standing.title}, nor in its module",
+        f"`{name}` is not bound in {standing.title}"
+        + (", nor in its module" if standing.kind != "module" else ""),
         hints=_did_you_mean(name, real, standing),
     )
 

@@ -182,7 +182,9 @@ def _in_use(host: str, left: Mapping[str, Any]) -> HostError:
 
 
 def _view(member: Member, install: Install, patches: Sequence[Patch]) -> HostView:
-    wanted = list(dict.fromkeys(f for p in patches for f in p.files()))
+    # A runtime that stands there already is somebody's: the plan says so, before staging would.
+    runtimes = (f"{p.package.replace('.', '/')}/_sgldbg.py" for p in patches)
+    wanted = list(dict.fromkeys((*(f for p in patches for f in p.files()), *runtimes)))
     args = {
         "root": member.install["root"],
         "package": install.package,

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -118,6 +119,20 @@ def test_nesting_of_real_code_is_no_problem() -> None:
             "s1", [make_patch("p", Probe())], [make_view("a", {FILE: source})], RUNTIME
         )
     assert plan.sites()[0].line == 2
+
+
+def test_sizes_of_real_code_are_no_problem() -> None:
+    """A literal of 10,000 elements, an expression of 500 terms and 7,000 lines are all one plan."""
+    elements = ", ".join(map(str, range(10_000)))
+    terms = " + ".join(f"x{n}" for n in range(500))
+    lines = "".join(f"def f{n}(x):\n    return x\n" for n in range(3_500))
+    source = f"x = TABLE = [{elements}]\n\ndef sum_all():\n    return {terms}\n\n{lines}".encode()
+    table = replace(make_anchor("x = TABLE = $_"), scope=None)
+    summed = replace(make_anchor("return $_"), scope="sum_all", position="before")
+    patch = make_patch("p", (table,), (summed,))
+    with Engine() as engine:
+        plan = engine.plan("s1", [patch], [make_view("a", {FILE: source})], RUNTIME)
+    assert [site.line for site in plan.files[-1].sites] == [1, 4]
 
 
 def test_the_worker_ends_with_an_exception() -> None:
