@@ -152,6 +152,7 @@ def test_all_fields_arrive() -> None:
         expect={"fused": True, "other": None},
         requests=("r1",),
         note="n",
+        generation=2,
     )
     assert record.patch == "eagle3-draft-input"
 

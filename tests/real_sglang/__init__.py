@@ -1,4 +1,3 @@
-
 import pytest
 
 # Not test modules, but what they assert fails tests: the values must be shown.
