@@ -7,6 +7,7 @@ from typing import Any
 
 from orchestrator.agent.ship import open_agent
 from orchestrator.errors import HostError
+from orchestrator.session import stages
 from orchestrator.session.member import Member
 from orchestrator.transport.base import Transport
 
@@ -85,7 +86,7 @@ def _ask_guard(member: Member, mine: dict[str, Any]) -> None:
     value: dict[str, Any] = member.channel.call("recover", mine, timeout_s=_RECOVER_S).value
     member.begun = False
     if value["left"] or not value["verified"]:
-        member.state = "reverted" if value["verified"] else "drifted"
+        member.state = stages.name_state(value)
         if member.is_down:
             member.server = "restored" if value["server"] else "not back"
         member.error = HostError(

@@ -270,11 +270,9 @@ def revert(*, force: bool = False) -> Act:
 
     def act(member: Member) -> str:
         value = member.channel.call("revert", {"force": force}, timeout_s=_REVERT_S).value
-        bad = [f for f in value["files"] if f["state"] not in _BACK]
-        if bad or not value["verified"]:
-            failed = any(f["state"] == "failed" for f in bad)
-            member.state = "patched" if failed else "drifted"
-            raise _drift(member.name, bad)
+        if not value["verified"]:
+            member.state = name_state(value)
+            raise _not_reverted(member.name, value["files"])
         if member.staged or member.swapped:
             member.state = "reverted"
         member.notes += [
@@ -287,18 +285,42 @@ def revert(*, force: bool = False) -> Act:
     return act
 
 
-def _drift(host: str, bad: Sequence[Mapping[str, Any]]) -> HostError:
-    def tell(file: Mapping[str, Any]) -> str:
-        kept = f"; kept: {', '.join(file['kept'])}" if file["kept"] else ""
-        return f"{file['path']}: {file['state']}, {file['why']}{kept}"
+def name_state(value: Mapping[str, Any]) -> str:
+    """The word of `Outcome` for the files after a `revert` or `recover` with this value.
 
+    Only what somebody else put there is drift; where planned bytes may still stand, or nobody
+    could look, the host counts as patched.
+    """
+    if value["verified"]:
+        return "reverted"
+    bad = {f["state"] for f in value["files"]} - set(_BACK)
+    return "drifted" if bad == {"drift"} else "patched"
+
+
+def _not_reverted(host: str, files: Sequence[Mapping[str, Any]]) -> HostError:
+    """What stands in the way: a file that could not be written back outranks somebody's edit."""
+    bad = [f for f in files if f["state"] not in _BACK]
+    failed = [f for f in bad if f["state"] != "drift"]
+    if bad and not failed:
+        what, code = "left alone", "drift"
+        hint = "compare the versions; `sgldbg revert --all --force` puts the original back"
+    else:
+        what, code = "not put back", "not-reverted"
+        hint = "mend what stands in the way, then run `sgldbg revert --all`"
+    count = len(failed or bad)
     return HostError(
-        f"{len(bad)} file{'s were' if len(bad) != 1 else ' was'} left alone",
+        f"{count} file{'s were' if count != 1 else ' was'} {what}" if bad else "not verified",
         host=host,
-        code="drift",
-        notes=tuple(map(tell, bad)),
-        hints=("compare the versions; `sgldbg revert --all --force` puts the original back",),
+        code=code,
+        notes=tuple(map(_tell_file, bad)),
+        hints=(hint,),
     )
+
+
+def _tell_file(file: Mapping[str, Any]) -> str:
+    kept = f"; kept: {', '.join(file['kept'])}" if file["kept"] else ""
+    state = "could not be put back" if file["state"] == "failed" else file["state"]
+    return f"{file['path']}: {state}, {file['why']}{kept}"
 
 
 def start_original(member: Member) -> str:

@@ -22,6 +22,8 @@ from orchestrator.transport.base import Transport
 _GUARD_WORK_S = 20.0
 # At least this long it is tried to get a lost host back, however little time its lease had left.
 _PATIENCE_S = 5.0
+# Between two tries to put files back that could not be.
+_RETRY_S = 2.0
 # A server whose other half is out of reach may be waiting for it in a rendezvous.
 _HALF_READY_S = 60.0
 
@@ -31,10 +33,13 @@ class Tail:
     """What the end of a session needs to know; `run` may be called once.
 
     No original server starts before every member is verified, or its lease and grace are over:
-    half a server must not wait in a rendezvous for the other half. Every step may be repeated, so
-    that a host which is lost in the middle and comes back goes on with the one it was at.
+    half a server must not wait in a rendezvous for the other half. Only somebody else's edit is
+    not waited for, since time does not better it. Every step may be repeated, so that a host which
+    is lost in the middle and comes back goes on with the one it was at.
+
     `collect` takes what the debug life printed to its very end. Without a `server` nobody waits
-    until it is ready.
+    until it is ready. `recover_others` ends the session on the hosts where its lease is over; it
+    is called once the members are reverted, and before their servers start.
     """
 
     fleet: Fleet
@@ -45,6 +50,7 @@ class Tail:
     grace_s: float
     collect: Callable[[Member], object] | None = None
     force: bool = False
+    recover_others: Callable[[], object] | None = None
 
     def run(self) -> None:
         """End the session on every host that it began on; each member's fields say how it went.
@@ -66,6 +72,9 @@ class Tail:
         if lost:
             self._wait_for(lost)
             self._stop_and_revert(_within_reach(lost))
+        if self.recover_others is not None:
+            self.recover_others()
+        self._await_files(begun)
         self._restore(begun)
         self._attempt("finish", _finish, [m for m in _within_reach(begun) if _may_finish(m)])
 
@@ -112,6 +121,37 @@ class Tail:
 
         self.fleet.attempt("regain", act, lost)
 
+    def _await_files(self, begun: Sequence[Member]) -> None:
+        """Revert again where files could not be put back, for as long as a guard would have to."""
+        here = [m for m in _within_reach(begun) if m.is_down]
+        failed = [m for m in here if m.state == "patched"]
+        if not failed or len(failed) == len(here) or self.after == "stopped":
+            return
+        limit_s = max(m.lease_s for m in failed) + self.grace_s
+        names = ", ".join(m.name for m in failed)
+        others = f"the original server of {', '.join(m.name for m in here if m not in failed)}"
+        self.fleet.progress.note(
+            f"{names} is still patched; it is tried for {limit_s:g} s more before {others} starts"
+        )
+        until_s = time.monotonic() + limit_s
+        while failed and time.monotonic() < until_s:
+            time.sleep(min(_RETRY_S, max(0.0, until_s - time.monotonic())))
+            failed = [m for m in failed if not self._revert_again(m)]
+        for member in here:
+            if failed and member.state != "patched":
+                member.notes.append(f"started again though {names} may still be patched")
+
+    def _revert_again(self, member: Member) -> bool:
+        """Whether nothing is left to wait for on this host."""
+        again: HostError | None = None
+        try:
+            stages.revert(force=self.force)(member)
+        except HostError as error:
+            again = error
+        if member.error is not None and member.error.code == "not-reverted":
+            member.error = again
+        return member.state != "patched" or _is_cut(member)
+
     def _restore(self, begun: Sequence[Member]) -> None:
         """Start the original servers where we stopped them, all together."""
         here = _within_reach(begun)
@@ -135,7 +175,7 @@ class Tail:
             for member in waiting:
                 member.server = "restored"
             return
-        absent = [m.name for m in down if m not in waiting and m.server in ("stopped", "not back")]
+        absent = [m.name for m in self.fleet.members if m not in waiting and _is_absent(m)]
         if absent:
             for member in waiting:
                 member.notes.append(f"started again, but not ready without {', '.join(absent)}")
@@ -186,6 +226,11 @@ def _is_cut(member: Member) -> bool:
 
 def _within_reach(members: Sequence[Member]) -> list[Member]:
     return [m for m in members if m.begun and m.state != "unknown" and not _is_cut(m)]
+
+
+def _is_absent(member: Member) -> bool:
+    """Whether the server is known to lack this host's part."""
+    return member.is_down and member.described and member.server in ("stopped", "not back")
 
 
 def _may_finish(member: Member) -> bool:

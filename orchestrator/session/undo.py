@@ -11,6 +11,7 @@ from typing import Any
 from orchestrator.errors import HostError
 from orchestrator.model.inventory import Inventory, Server
 from orchestrator.model.outcome import Outcome, is_as_before
+from orchestrator.session import stages
 from orchestrator.session.contact import Contact
 from orchestrator.session.fleet import Fleet, Progress
 from orchestrator.session.heartbeat import Heartbeat
@@ -90,18 +91,25 @@ class Undo:
         part_of = {member.rank: part for member, part in zip(fleet.members, parts, strict=True)}
         fleet.attempt("attach", lambda m: _attach(m, part_of[m.rank]))
         over = [m for m in fleet.members if not m.begun]
+        ended: dict[int, Outcome] = {}
+
+        def recover(member: Member) -> None:
+            ended[member.rank] = outcome = self._recover(part_of[member.rank])
+            member.state, member.server = outcome.state, outcome.server
+            if not outcome.ok:
+                raise HostError(outcome.message, host=member.name, code="not-reverted")
+
+        def recover_over() -> None:
+            fleet.attempt("recover", recover, over)
+
         if len(over) < len(parts):
             with Heartbeat(fleet, _LEASE_S):
-                self._tail(fleet, parts).run()
+                self._tail(fleet, parts, recover_over).run()
+        else:
+            recover_over()
+        return [ended.get(m.rank) or _outcome(m, part_of[m.rank]) for m in fleet.members]
 
-        def tell(member: Member) -> Outcome:
-            part = part_of[member.rank]
-            return self._recover(part) if member in over else _outcome(member, part)
-
-        with ThreadPoolExecutor(_THREADS, "sgldbg-recover") as pool:
-            return list(pool.map(tell, fleet.members))
-
-    def _tail(self, fleet: Fleet, parts: Sequence[Part]) -> Tail:
+    def _tail(self, fleet: Fleet, parts: Sequence[Part], recover_over: Callable[[], None]) -> Tail:
         return Tail(
             fleet,
             find_server(self.inventory, [part.name for part in parts]),
@@ -110,6 +118,7 @@ class Undo:
             "restore",
             _GRACE_S,
             force=self.force,
+            recover_others=recover_over,
         )
 
     def _recover(self, part: Part) -> Outcome:
@@ -126,7 +135,7 @@ class Undo:
             return Outcome(part.name, "revert", False, state, "unknown", error.message)
         down = part.left["server"] != "untouched"
         server = "untouched" if not down else "restored" if value["server"] else "not back"
-        state = "reverted" if value["verified"] else "drifted"
+        state = stages.name_state(value)
         said = "; ".join([*value["report"], *value["left"]])
         if not part.left["files"] and not value["left"]:
             state = "untouched"

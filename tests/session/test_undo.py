@@ -1,0 +1,175 @@
+"""Ending a session whose hosts differ: who waits for whom, and what is said of a failure."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from orchestrator.agent.client import Reply
+from orchestrator.model.inventory import Host, Inventory, LaunchAdopt, Server
+from orchestrator.model.outcome import Outcome
+from orchestrator.session import tail, undo
+from orchestrator.session.contact import Contact
+from orchestrator.session.undo import Undo, all_sessions
+
+SERVER = Server("k", "i", ("k0", "k1"), LaunchAdopt(), "http://127.0.0.1:30000")
+CLEAN = {"files": [], "verified": True}
+_SAID = {
+    "attach": {"epoch": 2},
+    "renew": {"deadline_s": 1.0},
+    "stop-server": {"left": [], "killed": [], "stopped": [1]},
+    "restore-server": {"pid": 1, "start_time": 1, "differences": []},
+    "finish": {"left": []},
+}
+
+
+def left_with(state: str, why: str) -> dict[str, Any]:
+    """What `revert` says of a file that is not back."""
+    row = {"file": "x.py", "path": "/x.py", "state": state, "why": why, "kept": []}
+    return {"files": [row], "verified": False}
+
+
+FAILED = left_with("failed", "read-only file system")
+
+
+class FakeAgent:
+    """Answers as a host whose `revert` goes as asked, the last answer for ever."""
+
+    is_open, lost = True, None
+
+    def __init__(self, name: str, log: list[str], reverts: list[Any]) -> None:
+        self._name, self._log, self._reverts = name, log, reverts or [CLEAN]
+
+    def call(self, op: str, *args: Any, **kwargs: Any) -> Reply:
+        """One op; what matters for the order is logged."""
+        if op in ("revert", "restore-server", "recover"):
+            self._log.append(f"{self._name} {op}")
+        if op in ("revert", "recover"):
+            said = self._reverts.pop(0) if len(self._reverts) > 1 else self._reverts[0]
+            left = [f"{f['path']}: {f['state']}, {f['why']}" for f in said["files"]]
+            server = {"pid": 1} if said["verified"] else None
+            return Reply(said | {"server": server, "left": left, "report": []})
+        return Reply(_SAID[op])
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+class Heard:
+    """Keeps the notes, in one list with the ops of all hosts."""
+
+    def __init__(self) -> None:
+        self.log: list[str] = []
+
+    def stage(self, host: str, stage: str, state: str, text: str = "") -> None:
+        """Of no interest here."""
+
+    def note(self, text: str) -> None:
+        self.log.append(text)
+
+
+def left_on(host: str, expired: bool) -> dict[str, Any]:
+    """A patched session as `status` shows it."""
+    return {
+        "session": "20260101-000000-q-aaaaaaaa",
+        "host": host,
+        "holder": "me",
+        "controller": "gone" if expired else "detached",
+        "expired": expired,
+        "files": [{"path": "/x.py", "state": "patched"}],
+        "server": "debug life",
+        "ran": True,
+    }
+
+
+@pytest.fixture
+def end(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """End a session on `k0` and `k1`: what was done in order, and the outcomes."""
+    monkeypatch.setattr(undo, "_LEASE_S", 0.2)
+    monkeypatch.setattr(undo, "_GRACE_S", 0.1)
+    monkeypatch.setattr(tail, "_RETRY_S", 0.02)
+
+    def end(expired: set[str], **reverts: list[Any]) -> tuple[list[str], list[Outcome]]:
+        heard = Heard()
+        monkeypatch.setattr(tail, "wait_ready", lambda *a, **k: heard.log.append("wait for ready"))
+        contacts: list[Any] = []
+        for name in SERVER.hosts:
+            agent: Any = FakeAgent(name, heard.log, reverts.get(name, []))
+            contacts.append(Contact(Host(name), agent, None, (left_on(name, name in expired),)))
+        transport: Any = None
+        inventory = Inventory("inventory.yaml", {}, {}, {}, {"k": SERVER})
+        outcomes = Undo(contacts, inventory, transport, heard).end(all_sessions)
+        return heard.log, outcomes
+
+    return end
+
+
+def test_a_host_whose_lease_is_over_is_recovered_before_the_others_start(end: Any) -> None:
+    """Nobody waits until half a server is ready while the other half is still patched."""
+    log, outcomes = end({"k0"})
+
+    assert log == ["k1 revert", "k0 recover", "k1 restore-server", "wait for ready"]
+    assert [(o.ok, o.state, o.server) for o in outcomes] == [(True, "reverted", "restored")] * 2
+
+
+def test_a_recovery_that_fails_is_known_to_the_others(end: Any) -> None:
+    """The other part is started, but not waited for; a file not put back counts as patched."""
+    log, outcomes = end({"k0"}, k0=[FAILED])
+
+    assert log == ["k1 revert", "k0 recover", "k1 restore-server"]
+    assert [(o.ok, o.state, o.server, o.message) for o in outcomes] == [
+        (False, "patched", "not back", "/x.py: failed, read-only file system"),
+        (True, "reverted", "not back", "started again, but not ready without k0"),
+    ]
+
+
+def test_no_original_starts_beside_a_patched_host(end: Any) -> None:
+    """A revert that failed is tried until lease and grace are over; then the others start."""
+    log, outcomes = end(set(), k1=[FAILED])
+
+    note = "k1 is still patched; it is tried for 0.3 s more before the original server of k0 starts"
+    assert log[:3] in (["k0 revert", "k1 revert", note], ["k1 revert", "k0 revert", note])
+    assert set(log[3:-1]) == {"k1 revert"}
+    assert log[-1] == "k0 restore-server"
+    assert outcomes == [
+        Outcome(
+            "k0",
+            "revert",
+            True,
+            "reverted",
+            "not back",
+            "started again though k1 may still be patched; started again, but not ready without k1",
+        ),
+        Outcome(
+            "k1",
+            "revert",
+            False,
+            "patched",
+            "not back",
+            "1 file was not put back; /x.py: could not be put back, read-only file system",
+            ("mend what stands in the way, then run `sgldbg revert --all`",),
+        ),
+    ]
+
+
+def test_a_revert_that_works_later_leaves_no_failure(end: Any) -> None:
+    """What stood in the way may go: then all start, and nobody hears of an error."""
+    log, outcomes = end(set(), k1=[FAILED, FAILED, CLEAN])
+
+    assert log.count("k1 revert") == 3
+    assert sorted(log[-4:]) == ["k0 restore-server", "k1 restore-server"] + ["wait for ready"] * 2
+    assert [(o.ok, o.state, o.server) for o in outcomes] == [(True, "reverted", "restored")] * 2
+
+
+def test_an_edit_of_somebody_else_is_not_waited_for(end: Any) -> None:
+    """Time does not better it: the servers start at once, and the hint is about versions."""
+    log, outcomes = end(set(), k1=[left_with("drift", "it was changed after the swap")])
+
+    assert log.count("k1 revert") == 1
+    assert {"k0 restore-server", "k1 restore-server"} < set(log)
+    assert (outcomes[1].state, outcomes[1].message, outcomes[1].hints) == (
+        "drifted",
+        "1 file was left alone; /x.py: drift, it was changed after the swap",
+        ("compare the versions; `sgldbg revert --all --force` puts the original back",),
+    )
