@@ -34,6 +34,9 @@ from orchestrator.transport.base import Transport
 
 # In the grace a controller whose link broke may come back before the guard reverts.
 _LONGEST_GRACE_S = 15.0
+# Planning one patch takes a second at most, on a machine that is not busy; a library of 19 took
+# over a minute on one that was.
+_PLAN_S = 60.0
 # The runtime looks at its table every 0.2 s; one poll must have passed before the user's request.
 _ARMING_S = 0.5
 
@@ -112,7 +115,7 @@ class Run:
     def look(self) -> Plan:
         """Connect, look and plan, then leave; raises what a session would report as its cause."""
         try:
-            with Engine() as engine:
+            with Engine(_PLAN_S * max(1, len(self.job.patches))) as engine:
                 return self.plan(engine, writes=False)
         except (FleetFailure, OrchestratorError) as failure:
             cause = _cause(failure) if isinstance(failure, FleetFailure) else failure
@@ -177,7 +180,7 @@ class Run:
         self._arm(plan)
 
     def _make_plan(self) -> Plan:
-        with Engine() as engine:
+        with Engine(_PLAN_S * max(1, len(self.job.patches))) as engine:
             plan = self.plan(engine, writes=True)
         self.run_dir.write_plan(plan)
         for warning in plan.warnings:
