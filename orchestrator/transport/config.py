@@ -58,6 +58,7 @@ class SshConfig:
     connect_timeout_s: float | None
     address_family: str
     config_file: str | None
+    revoked_host_keys: str | None
     notes: tuple[str, ...] = ()
 
     @property
@@ -127,6 +128,7 @@ def make_config(
         return tuple(_home(expand_tokens(text, tokens)) for text in kept)
 
     own = {name.lower(): value for name, value in (asked.options or {}).items()}
+    revoked = paths(values.get("revokedhostkeys", []))
     jump, command, timeout = one("proxyjump"), one("proxycommand"), one("connecttimeout")
     return SshConfig(
         host=asked.host,
@@ -150,6 +152,7 @@ def make_config(
         connect_timeout_s=float(timeout) if timeout and timeout.isdigit() else None,
         address_family=one("addressfamily") or "any",
         config_file=own.get(CONFIG_FILE),
+        revoked_host_keys=revoked[0] if revoked else None,
         notes=notes,
     )
 

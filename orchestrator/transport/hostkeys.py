@@ -16,6 +16,7 @@ from pathlib import Path
 
 from orchestrator.errors import HostError
 from orchestrator.transport.config import SshConfig
+from orchestrator.transport.revoked import find_revoked
 
 _MARKERS = ("@revoked", "@cert-authority")
 _SHOW_COMMAND = "for k in /etc/ssh/ssh_host_*_key.pub; do ssh-keygen -lf $k; done"
@@ -100,6 +101,9 @@ def judge(config: SshConfig, known: KnownHost, key_type: str, blob: bytes) -> No
 
     With `accept-new` an unknown key is added to the first of the user's files.
     """
+    place = find_revoked(config, blob)
+    if place is not None:
+        raise _changed(config, known, key_type, blob, f"is revoked by {place}")
     for key in known.keys:
         if key.marker == "@revoked" and key.blob == blob:
             raise _changed(config, known, key_type, blob, f"is revoked by {key.place}")

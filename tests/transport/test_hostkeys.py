@@ -178,6 +178,47 @@ def test_revoked_key(tmp_path: Path) -> None:
     )
 
 
+def test_a_listed_key_is_refused(tmp_path: Path) -> None:
+    """`RevokedHostKeys` outranks a known line and `accept-new`; other keys are not concerned."""
+    known, listed = tmp_path / "known_hosts", tmp_path / "revoked"
+    known.write_text(f"10.0.0.1 ssh-ed25519 {TEXT}\n")
+    listed.write_text(f"# lost\n\nssh-ed25519 {TEXT} of gpu01\n")
+    given = config(known, stricthostkeychecking="accept-new", revokedhostkeys=str(listed))
+    assert refused(given).startswith(
+        "host-key-changed\n"
+        f"error: the host key of `10.0.0.1` is revoked by {listed}:3\n"
+        " --> host gpu01\n"
+    )
+    known.write_text(f"10.0.0.1 ssh-ed25519 {OTHER_TEXT}\n")
+    judge(given, read_known_host(given), "ssh-ed25519", OTHER)
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        (None, "No such file or directory"),
+        (b"SSHKRL\n\x00rest", "it is a binary key revocation list"),
+        (b"ssh-ed25519\n", "line 1 is no public key"),
+        (b"\nssh-ed25519 no/base=64\n", "line 2 is no public key"),
+    ],
+)
+def test_without_a_readable_list_no_key_is_good(
+    tmp_path: Path, content: bytes | None, why: str
+) -> None:
+    """Like OpenSSH: a key that may be revoked is refused, though known_hosts has it."""
+    known, listed = tmp_path / "known_hosts", tmp_path / "revoked"
+    known.write_text(f"10.0.0.1 ssh-ed25519 {TEXT}\n")
+    if content is not None:
+        listed.write_bytes(content)
+    assert refused(config(known, revokedhostkeys=str(listed))) == (
+        "host-key-unknown\n"
+        f"error: `RevokedHostKeys {listed}` cannot be read, so no host key is trusted: {why}\n"
+        " --> host gpu01\n"
+        "hint: a list of public keys is read, one a line as in `.pub` files"
+    )
+    judge(config(known, revokedhostkeys="none"), read_known_host(config(known)), "x", KEY)
+
+
 def test_added_lines_are_whole(tmp_path: Path) -> None:
     """Threads that add keys at once, to a file without a last newline, keep lines apart."""
     known = tmp_path / "known_hosts"
