@@ -143,3 +143,12 @@ threads = [threading.Thread(target=work) for _ in range(16)]
     assert len(done.of("hit")) == 5
     assert done.damaged == 0
     assert sorted(r.seq for r in done.records) == list(range(1, len(done.records) + 1))
+
+
+@pytest.mark.parametrize("key", ["x", "[x][0] if [i for i in (x,)] else x"])
+def test_equal_keys_of_two_types_are_two_keys(shop: Workshop, key: str) -> None:
+    """1 and True are equal to Python, but a reader of the records tells them apart."""
+    shop.put(once_per=[key])
+    done = shop.run("for x in (1, True, 1, 0, False, True, 0): model.f(x)")
+    assert done.values() == [1, True, 0, False]
+    assert [type(v) for v in done.values()] == [int, bool, int, bool]

@@ -166,11 +166,50 @@ signal.signal(signal.SIGALRM, signal.SIG_IGN)
 
 
 def test_ctrl_c_still_ends_the_server(shop: Workshop) -> None:
-    """The one exception that passes through, since it is not ours to swallow."""
+    """It passes through, since it is not ours to swallow."""
     shop.put(capture=["sys.stdout"], when="__import__('os').kill(__import__('os').getpid(), 2)")
     done = shop.run("model.f()")
     assert done.code in (-2, 130, 1)
     assert b"KeyboardInterrupt" in done.stderr
+
+
+HANDLERS = {
+    "function": "def handler(*_): sys.exit(41)",
+    "nested": """
+def leave(): raise SystemExit(41)
+handler = lambda *_: leave()""",
+    "partial": """
+import functools
+def leave(code, *_): sys.exit(code)
+handler = functools.partial(leave, 41)""",
+    "method": """
+class Server:
+    def leave(self, *_): sys.exit(41)
+handler = Server().leave""",
+    "object": """
+class Handler:
+    def __call__(self, *_): sys.exit(41)
+handler = Handler()""",
+}
+
+
+@pytest.mark.parametrize("place", ["capture", "when", "once_per"])
+@pytest.mark.parametrize("name", HANDLERS)
+def test_an_exit_of_the_servers_own_signal_handler_ends_it(
+    shop: Workshop, name: str, place: str
+) -> None:
+    """It only met an expression; a server that is told to end must not go on."""
+    kill = "__import__('os').kill(__import__('os').getpid(), 15)"
+    shop.put(**{place: kill if place == "when" else [kill]})
+    done = shop.run(f"import signal\n{HANDLERS[name]}\nsignal.signal(15, handler)\nmodel.f()")
+    assert done.code == 41
+
+
+def test_an_exit_of_an_expression_is_an_entry(shop: Workshop) -> None:
+    """A handler that is there, but not the cause, changes nothing."""
+    shop.put(capture=["sys.exit(41)"])
+    done = shop.run("import signal\nsignal.signal(15, lambda *_: sys.exit(42))\nmodel.f()")
+    assert (done.code, [list(r.errors) for r in done.of("hit")]) == (0, [["sys.exit(41)"]])
 
 
 def test_the_runtime_sits_quietly_in_the_import_system(shop: Workshop) -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import signal
 import time
 from typing import Any, Dict, List, Optional, Tuple
 
 from .records import emit
 from .rendering import TEXT, describe, is_tensor, show, text_of
-from .sites import Code, Site
+from .sites import Code, Site, with_types
 from .state import CUT, LIVE, STATE
 from .tensors import measure, read_tensor
 from .worker import find_ranks, is_idle, is_in_graph, read_requests
@@ -40,7 +41,7 @@ def consider(site: Site, glob: Dict[str, Any], loc: Dict[str, Any]) -> None:
     keys = tuple([key_of(code, glob, loc) for code in site.once_per])
     if reserve(site, keys):
         record(site, glob, loc, keys)
-    if raw is not None and keys in site.keys and site.every == 1:
+    if raw is not None and with_types(keys) in site.keys and site.every == 1:
         site.known.add(raw)
 
 
@@ -53,7 +54,7 @@ def record(site: Site, glob: Dict[str, Any], loc: Dict[str, Any], keys: Tuple[An
         if not done:
             with STATE.lock:
                 site.emitted -= 1
-                site.keys.discard(keys)
+                site.keys.discard(with_types(keys))
     if done and site.limit is not None and site.emitted >= site.limit:
         spend(site, "limit of %d records reached" % site.limit)
     elif done and site.unique and len(site.keys) >= site.max_keys:
@@ -66,7 +67,8 @@ def reserve(site: Site, keys: Tuple[Any, ...]) -> bool:
         site.qualified += 1
         if site.spent or (site.qualified - 1) % site.every:
             return False
-        if site.unique and (keys in site.keys or len(site.keys) >= site.max_keys):
+        known = with_types(keys)
+        if site.unique and (known in site.keys or len(site.keys) >= site.max_keys):
             return False
         if site.limit is not None and site.emitted >= site.limit:
             return False
@@ -80,7 +82,7 @@ def reserve(site: Site, keys: Tuple[Any, ...]) -> bool:
                 return False
             site.tokens -= 1
         if site.unique:
-            site.keys.add(keys)
+            site.keys.add(known)
         site.emitted += 1
         return True
 
@@ -127,9 +129,9 @@ def observe(site: Site, glob: Dict[str, Any], loc: Dict[str, Any], keys: Any) ->
 def holds(code: Code, glob: Dict[str, Any], loc: Dict[str, Any]) -> Tuple[bool, str]:
     try:
         return bool(code.value(glob, loc)), ""
-    except KeyboardInterrupt:
-        raise
     except BaseException as error:  # an expression may even raise SystemExit
+        if is_the_servers(error):
+            raise
         return False, describe(error)
 
 
@@ -142,10 +144,29 @@ def key_of(code: Code, glob: Dict[str, Any], loc: Dict[str, Any]) -> Any:
             return value if kind is not str else value[:TEXT]
         numel = getattr(value, "numel", None) if is_tensor(kind) else None
         return text_of(value.item()) if numel is not None and numel() == 1 else text_of(value)
-    except KeyboardInterrupt:
-        raise
     except BaseException as error:
+        if is_the_servers(error):
+            raise
         return "error: " + describe(error)
+
+
+def is_the_servers(error: BaseException) -> bool:
+    """Whether the server wants to end: Ctrl-C, or an exit that its own signal handler raised.
+
+    It only happened to interrupt an expression, and is not ours to swallow.
+    """
+    if isinstance(error, (KeyboardInterrupt, Exception)):
+        return isinstance(error, KeyboardInterrupt)
+    codes = set()
+    for number in signal.valid_signals():
+        handler: Any = signal.getsignal(number)
+        handler = getattr(handler, "func", handler)  # of a partial
+        for held in [handler] + [c.__dict__.get("__call__") for c in type(handler).__mro__]:
+            codes.add(getattr(held, "__code__", None))
+    trace = error.__traceback__
+    while trace is not None and trace.tb_frame.f_code not in codes:
+        trace = trace.tb_next
+    return trace is not None
 
 
 def light_keys(site: Site, glob: Dict[str, Any], loc: Dict[str, Any]) -> Tuple[Any, ...]:
@@ -160,11 +181,12 @@ def skip(
     keys: Tuple[Any, ...] = (),
 ) -> None:
     """Count a hit that does not qualify; its reason is reported once (and once per key)."""
+    known = (reason, with_types(keys))
     with STATE.lock:
         site.skips[reason] = site.skips.get(reason, 0) + 1
-        if (reason, keys) in site.skipped or len(site.skipped) >= SKIPS:
+        if known in site.skipped or len(site.skipped) >= SKIPS:
             return
-        site.skipped.add((reason, keys))
+        site.skipped.add(known)
     errors: Dict[str, str] = {}
     values: Dict[str, Any] = {}
     if glob is not None and loc is not None:
@@ -241,9 +263,9 @@ def read_captures(
                 values[code.name] = out
             else:
                 values[code.name] = show(value)
-        except KeyboardInterrupt:
-            raise
         except BaseException as error:
+            if is_the_servers(error):
+                raise
             errors[code.name] = describe(error)
     measure(pending)
     return values, filled

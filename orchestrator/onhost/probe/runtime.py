@@ -3,7 +3,8 @@
 The parts of this folder are joined into one file, since a host gets no second one; it is placed in
 the package as `_sgldbg.py`, followed by one `_start({...})` line. Standard library only; torch and
 the server's modules are looked up in `sys.modules`, never imported. Nothing here raises into the
-server (Ctrl-C excepted). Formats: `docs/reference/record.md`, reasons: `docs/concepts/probes.md`.
+server (its own end excepted). Formats: `docs/reference/record.md`, reasons:
+`docs/concepts/probes.md`.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import threading
 import time
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
-from .deciding import consider, report_cut, trouble
+from .deciding import consider, is_the_servers, report_cut, trouble
 from .records import emit
 from .rendering import describe
 from .sites import Site
@@ -88,9 +89,9 @@ def take(site: str, loc: Dict[str, Any], glob: Dict[str, Any], owned: Dict[str, 
         if here is not None:
             clear = here.clear
             consider(here, glob, dict(loc) if loc is glob else loc)
-    except KeyboardInterrupt:
-        raise
     except BaseException as error:
+        if is_the_servers(error):
+            raise
         trouble(site, {"probe": describe(error)})
     finally:
         THREAD.busy = False

@@ -82,7 +82,7 @@ class Site:
         self.next_report = 0.0
 
     def raw_keys(self, glob: Dict[str, Any], loc: Dict[str, Any]) -> Optional[Tuple[Any, ...]]:
-        """The values of `once_per` in one go; `None` where they are not of the simplest kind."""
+        """The values of `once_per` in one go, with their types; `None` where one is not simple."""
         if self.key_code is None:
             return None
         try:
@@ -92,7 +92,12 @@ class Site:
         for value in raw:
             if type(value) not in SIMPLE and enum.Enum not in type(value).__mro__:
                 return None
-        return raw
+        return with_types(raw)
+
+
+def with_types(keys: Tuple[Any, ...]) -> Tuple[Any, ...]:
+    """The same, told apart where values of two types are equal: 1 and True, 0 and False."""
+    return (*map(type, keys), *keys)
 
 
 def join(codes: List[Code]) -> Any:
