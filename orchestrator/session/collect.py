@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -45,10 +46,17 @@ class HostCollector:
         self._owed = dict.fromkeys(_STREAMS, 0)
         self._ended: dict[int, Mapping[str, Any]] = {}
         self._begins = dict.fromkeys(_STREAMS, 0)
-        self.sinks = {
-            number: LogSink(run_dir.log_path(member.name, name))
-            for number, name in _STREAMS.items()
-        }
+        # The pump's thread and the tail both pump; a piece of the spool must be read once.
+        self._pumping = threading.Lock()
+        self.sinks: dict[int, LogSink] = {}
+        for number, name in _STREAMS.items():
+            run_dir.note_failure(
+                f"hosts/{member.name}/{name}.log",
+                functools.partial(self._open_sink, run_dir, number, name),
+            )
+
+    def _open_sink(self, run_dir: RunDir, number: int, name: str) -> None:
+        self.sinks[number] = LogSink(run_dir.log_path(self.member.name, name))
 
     def follow(self) -> None:
         """Have the agent send both logs from their first byte.
@@ -58,7 +66,7 @@ class HostCollector:
         """
         life = self.member.life
         assert life is not None
-        if life["stdout"] == life["stderr"]:
+        if life["stdout"] == life["stderr"] and 1 in self.sinks:
             self.sinks.pop(1).close()
         self.member.channel.on_event(self._take)
         for number in self.sinks:
@@ -90,6 +98,10 @@ class HostCollector:
 
     def pump(self) -> None:
         """Thank for what was taken, and read what is new in the spool."""
+        with self._pumping:
+            self._pump()
+
+    def _pump(self) -> None:
         channel = self.member.channel
         with self._lock:
             owed = {n: b for n, b in self._owed.items() if b}
@@ -150,6 +162,7 @@ class Collector:
         self._session_id = session_id
         self._hosts: dict[str, HostCollector] = {}
         self._workers: dict[tuple[str, int], Worker] = {}
+        self._lock = threading.Lock()
         self._over = threading.Event()
         self._threads: list[threading.Thread] = []
 
@@ -180,19 +193,18 @@ class Collector:
 
     def look_at_workers(self) -> None:
         """Learn which processes the server has now; those that go away stay known."""
-        for member in self._fleet.members:
-            if member.life is None:
-                continue
-            args = {
-                "pid": member.life["pid"],
-                "start_time": member.life["start_time"],
-                "port": None,
-            }
-            for process in member.channel.call("life", args).value["processes"]:
-                label = label_of_title(process["title"])
-                if label:
-                    worker = Worker(member.name, label, process["pid"])
-                    self._workers[member.name, worker.pid] = worker
+        alive = [m for m in self._fleet.members if m.life is not None]
+        self._fleet.each("workers", self._look_at_workers, alive, may_leave=True)
+
+    def _look_at_workers(self, member: Member) -> str:
+        assert member.life is not None
+        args = {"pid": member.life["pid"], "start_time": member.life["start_time"], "port": None}
+        processes = member.channel.call("life", args).value["processes"]
+        found = [(p["pid"], label_of_title(p["title"])) for p in processes]
+        workers = [Worker(member.name, label, pid) for pid, label in found if label]
+        with self._lock:
+            self._workers.update({(w.host, w.pid): w for w in workers})
+        return f"{len(workers)} workers"
 
     def records(self) -> list[Record]:
         """All records of all hosts, each once, in order of host and time."""
@@ -200,7 +212,8 @@ class Collector:
 
     def workers(self) -> tuple[Worker, ...]:
         """Every worker seen: by its process title, or by its records."""
-        known = dict(self._workers)
+        with self._lock:
+            known = dict(self._workers)
         for record in self.records():
             key = (record.host, record.pid)
             if key not in known:

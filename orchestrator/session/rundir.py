@@ -39,7 +39,7 @@ class RunDir:
         raise FileExistsError(f"{base} holds a thousand runs of this second")
 
     def log_path(self, host: str, name: str) -> Path:
-        """Where a host's log goes; the folder is made."""
+        """Where a host's log goes; the folder is made. Raises `OSError` where the disk is full."""
         folder = self.path / "hosts" / host
         folder.mkdir(parents=True, exist_ok=True)
         return folder / f"{name}.log"
@@ -63,7 +63,7 @@ class RunDir:
         """One line of a `.jsonl` file, flushed, so that a dead controller leaves it whole."""
         line = json.dumps(row, ensure_ascii=False, default=str) + "\n"
         with self._lock:
-            self._note_failure(name, lambda: self._append(name, line))
+            self.note_failure(name, lambda: self._append(name, line))
 
     def _append(self, name: str, line: str) -> None:
         with open(self.path / name, "a", encoding="utf-8") as out:
@@ -71,9 +71,10 @@ class RunDir:
 
     def write_verdict(self, verdict: Verdict) -> None:
         """The answer, as data."""
-        self._note_failure("verdict.json", lambda: self.write_json("verdict.json", asdict(verdict)))
+        self.note_failure("verdict.json", lambda: self.write_json("verdict.json", asdict(verdict)))
 
-    def _note_failure(self, name: str, write: Callable[[], None]) -> None:
+    def note_failure(self, name: str, write: Callable[[], object]) -> None:
+        """Write, or remember in `problem` that the disk would not have it."""
         try:
             write()
         except OSError as error:
