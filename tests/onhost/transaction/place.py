@@ -154,14 +154,15 @@ class Place:
                 stdout=log,
                 stderr=log,
                 cwd=self.root,
-                env=self._environ(),
+                env=self.environ(),
                 start_new_session=True,
             )
         self.children.append(child)
-        wait_for(lambda: procfs.read_environ(child.pid) == self._environ())
+        wait_for(lambda: procfs.read_environ(child.pid) == self.environ())
         return lease.find_process(child.pid)
 
-    def _environ(self) -> dict[str, str]:
+    def environ(self) -> dict[str, str]:
+        """What the server of this place runs with."""
         return {"PATH": os.environ["PATH"], "MARK": str(self.top), "API_KEY": "s3cret"}
 
     def servers(self) -> list[int]:
@@ -171,7 +172,7 @@ class Place:
 
     def originals(self) -> list[int]:
         """Those that run as the original did."""
-        return [p for p in self.servers() if procfs.read_environ(p) == self._environ()]
+        return [p for p in self.servers() if procfs.read_environ(p) == self.environ()]
 
     def end_processes(self) -> None:
         """End whatever this test started and may have left."""
@@ -254,6 +255,19 @@ def stage(place: Place, context: Context, **kw: Any) -> Any:
     """Stage the usual plan."""
     args, raw = place.stage_args(**kw)
     return ops_session.OPS["stage"](context, args, raw)[0]
+
+
+def start_debug(place: Place, context: Context) -> None:
+    """The debug life of a server that did not run before."""
+    op(context, "describe-server", pid=None, argv=list(SERVER), env=place.environ(), cwd=None)
+    op(context, "start-server", argv=list(DEBUG), env_set={}, env_unset=[], cwd=None)
+
+
+def apply(place: Place, context: Context) -> None:
+    """All that `sgldbg apply` leaves on a host."""
+    stage(place, context)
+    op(context, "swap")
+    start_debug(place, context)
 
 
 def requests_of(

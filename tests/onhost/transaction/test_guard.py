@@ -127,8 +127,7 @@ def test_only_one_guard(place):
 def test_it_leaves_a_kept_session_alone(place):
     """`keep` ends the lease without a revert; a later revert works from the journal."""
     context = place.begin(with_guard=True)
-    stage(place, context)
-    op(context, "swap")
+    apply(place, context)
     assert op(context, "keep") is None
     assert place.guards() == []
     assert patched(place)
@@ -239,8 +238,11 @@ def test_a_stopped_guard(place):
     command = [sys.executable, "-c", program, place.directory()]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as working:
         assert working.stdout is not None
-        assert working.stdout.readline() == b"at work\n"
-        working.send_signal(signal.SIGSTOP)
-        assert recover.recover(place.directory())["verified"]
-        assert working.wait(30) == -signal.SIGKILL
+        try:
+            assert working.stdout.readline() == b"at work\n"
+            working.send_signal(signal.SIGSTOP)
+            assert recover.recover(place.directory())["verified"]
+            assert working.wait(30) == -signal.SIGKILL
+        finally:
+            working.kill()
     assert place.changes() == []
