@@ -226,12 +226,23 @@ def detach(lease_s: float) -> Act:
     return act
 
 
-def write_table(plan: Plan, generation: int, phase: str, *, over: bool = False) -> Act:
+_VISIBLE_HINTS = (
+    "its `/tmp` is not the host's: a systemd unit needs `PrivateTmp=no` while it is debugged",
+    "for a server in a container, `enter` of the host runs the agent in there as well",
+)
+
+
+def write_table(plan: Plan, generation: int, phase: str) -> Act:
     """Tell the probes of this host what to do from now on."""
 
     def act(member: Member) -> None:
-        table: Mapping[str, Any] = probe_table(plan, generation, phase, over=over, host=member.name)
-        member.channel.call("probe-table", {"table": table}, timeout_s=SLACK_S)
+        table: Mapping[str, Any] = probe_table(plan, generation, phase, host=member.name)
+        try:
+            member.channel.call("probe-table", {"table": table}, timeout_s=SLACK_S)
+        except HostError as error:
+            if error.code == "not-visible":
+                error.hints = (*error.hints, *_VISIBLE_HINTS)
+            raise
 
     return act
 

@@ -151,6 +151,10 @@ def op_probe_table(context: Context, args: Args, raw: bytes) -> Answer:
     session = _held(context)
     with files.refusing("the probe table could not be written"), session.step("table"):
         probedir.write_table((session.facts.begun or {})["probe_dir"], args["table"])
+    debug = session.facts.debug
+    if debug is not None:
+        server = lease.Process(debug["pid"], debug["start_time"])
+        probedir.require_visible((session.facts.begun or {})["probe_dir"], server)
     return None, b""
 
 

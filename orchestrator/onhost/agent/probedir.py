@@ -10,6 +10,7 @@ import stat
 import tempfile
 from typing import Any, Optional
 
+from .lease import Process, is_alive
 from .refusal import Refusal
 
 
@@ -59,6 +60,28 @@ def write_table(path: str, table: Any) -> None:
         os.rename(draft, "table.json", src_dir_fd=fd, dst_dir_fd=fd)
     finally:
         os.close(fd)
+
+
+def require_visible(path: str, server: Process) -> None:
+    """Refuse where the running server sees another table, or none, under the same name.
+
+    A systemd unit with `PrivateTmp`, or a container, has a `/tmp` of its own, and its probes would
+    be silent for no reason that anybody could see. Where we may not look nothing is refused.
+    """
+    table = os.path.join(os.path.realpath(path), "table.json")
+    try:
+        here = os.stat(table)
+        try:
+            there = os.stat("/proc/%d/root%s" % (server.pid, table))
+            if os.path.samestat(here, there):
+                return
+        except FileNotFoundError:
+            pass
+    except OSError:
+        return
+    if is_alive(server):
+        message = "the server (process %d) does not see `%s`" % (server.pid, table)
+        raise Refusal("not-visible", message, path=table, pid=server.pid)
 
 
 def remove(path: str, uid: Optional[int] = None) -> None:
