@@ -12,6 +12,7 @@ from orchestrator.cli.job import open_run, read_job
 from orchestrator.cli.live import LiveProgress
 from orchestrator.cli.options import json_option
 from orchestrator.cli.run import show_ending
+from orchestrator.errors import SessionError
 from orchestrator.model.outcome import ExitCode
 
 if TYPE_CHECKING:
@@ -38,11 +39,9 @@ def command(algorithm: str, hosts: int, as_json: bool) -> None:
     went as intended: the fault was found (or, with EAGLE3, its absence shown) and every file and
     the server are as they were.
     """
-    from orchestrator.demo.cluster import open_cluster
-
     with tempfile.TemporaryDirectory(prefix="sgldbg-demo-") as scratch:
         click.echo(f"a cluster of {hosts} hosts and its server start ...", err=True)
-        with open_cluster(Path(scratch) / "cluster", hosts, algorithm) as cluster:
+        with _open_cluster(Path(scratch) / "cluster", hosts, algorithm) as cluster:
             before = _facts(cluster)
             job = read_job(cluster.session, cluster.inventory, (), Path(scratch) / "runs")
             with LiveProgress([h.name for h in job.hosts]) as progress:
@@ -56,6 +55,16 @@ def command(algorithm: str, hosts: int, as_json: bool) -> None:
         _show_proof(len(before["files"]), differences)
     if not _as_intended(ending, algorithm) or differences:
         raise SystemExit(int(ExitCode.NOT_RESTORED if differences else ExitCode.SESSION))
+
+
+def _open_cluster(folder: Path, hosts: int, algorithm: str) -> Cluster:
+    from orchestrator.demo.cluster import open_cluster
+    from orchestrator.demo.layout import DemoError
+
+    try:
+        return open_cluster(folder, hosts, algorithm)
+    except DemoError as error:
+        raise SessionError(f"the demonstration could not begin: {error}") from error
 
 
 def _facts(cluster: Cluster) -> dict[str, Any]:

@@ -24,12 +24,6 @@ def is_alive(pid: int, start_time: int) -> bool:
     return stat is not None and stat.start_time == start_time and stat.alive
 
 
-def read_tree(pid: int) -> List[List[int]]:
-    """Pid and start time of a process and of everything below it, as a description keeps them."""
-    tree = procfs.find_tree(pid, procfs.read_all())
-    return [[stat.pid, stat.start_time] for stat in tree if stat.alive]
-
-
 class Tree:
     """The processes of one server as far as they were ever seen, dead ones included.
 
