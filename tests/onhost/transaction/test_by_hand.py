@@ -80,7 +80,10 @@ def test_force(left):
 
 
 def test_without_the_agent(left):
-    """With nothing but a shell the very same files stand there again."""
+    """With nothing but a shell the very same files stand there again, and nothing beside them."""
+    # What an agent leaves that dies in the middle of a stage, and another host of the install.
+    os.link(left.root / LAYERS, left.root / "sglang/srt/.layers.py.sgldbg-probe")
+    (left.package_dir / ".sgldbg-member-s1-gpu1").write_text("1")
     code, said = run(left, block("By hand, without the agent"))
     assert code == 0, said
     times = [line for line in left.changes() if ": mtime_ns was" not in line]
