@@ -61,7 +61,7 @@ class Heartbeat:
             if not member.begun or agent is None or agent is given_up:
                 continue
             try:
-                reply = agent.call("renew", {"lease_s": self._lease_s}, timeout_s=self._beat_s)
+                agent.call("renew", {"lease_s": self._lease_s}, timeout_s=self._beat_s)
             except HostError as error:
                 misses += 1
                 if misses > _MISSES_ALLOWED or error.code not in ("timeout", "lost"):
@@ -70,7 +70,6 @@ class Heartbeat:
             else:
                 misses = 0
                 member.silent_since_s = time.monotonic()
-                member.deadline_s = reply.value["deadline_s"]
 
     def _give_up(self, member: Member, agent: AgentClient, error: HostError) -> None:
         # A session that was ended meanwhile, or whose channel was changed, has missed nothing.

@@ -43,7 +43,6 @@ class Member:
     started: bool = False
     ran: bool = True
     life: Mapping[str, Any] | None = None
-    deadline_s: float | None = None
     lease_s: float = 0.0
     epoch: int | None = None
     silent_since_s: float = 0.0

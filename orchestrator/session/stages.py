@@ -47,7 +47,7 @@ def begin(session_id: str, holder: str, lease_s: float, grace_s: float) -> Act:
             member.begun = error.code in ("lost", "timeout")
             raise
         member.begun = True
-        member.deadline_s, member.epoch = value["deadline_s"], value["epoch"]
+        member.epoch = value["epoch"]
         if value["probe_dir"] != member.probe_dir:
             raise HostError(
                 f"the agent keeps probes in {value['probe_dir']}, the plan says {member.probe_dir}",

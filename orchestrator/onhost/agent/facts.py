@@ -70,11 +70,9 @@ class Facts:
         self.files: List[PlannedFile] = []
         self.dirs: Dict[str, Record] = {}
         self.locks: List[str] = []
-        self.kinds: Dict[str, str] = {}
         # Names beside a file are ours only from here on: before, another session may hold the lock.
         self.staging: Set[str] = set()
         self.swapping: Set[str] = set()
-        self.swapped: Set[str] = set()
         self.put_back: Set[str] = set()
         self.pycs: Dict[str, List[Record]] = {}
         self.verified: Optional[bool] = None
@@ -138,9 +136,6 @@ class Facts:
     def _stage(self, record: Record) -> None:
         self.staging.add(record["file"])
 
-    def _keep(self, record: Record) -> None:
-        self.kinds[record["file"]] = record["kept"]
-
     def _put_back(self, record: Record) -> None:
         if record.get("state") in ("reverted", "removed"):
             self.put_back.add(record["file"])
@@ -149,9 +144,6 @@ class Facts:
         self.swapping.add(record["file"])
         self.put_back.discard(record["file"])
         self.verified = None
-
-    def _swapped(self, record: Record) -> None:
-        self.swapped.add(record["file"])
 
     def _pyc(self, record: Record) -> None:
         self.pycs[record["file"]] = record["dirs"]
@@ -193,9 +185,7 @@ _HANDLERS: Dict[Any, Any] = {
     ("share", "intent"): Facts._share,
     ("unshare", "done"): Facts._unshared,
     ("stage:new", "intent"): Facts._stage,
-    ("stage:keep", "done"): Facts._keep,
     ("swap:file", "intent"): Facts._swap,
-    ("swap:file", "done"): Facts._swapped,
     ("swap:pyc", "intent"): Facts._pyc,
     ("revert:file", "done"): Facts._put_back,
     ("unlock", "done"): Facts._unlocked,

@@ -67,7 +67,6 @@ class SessionState:
         self.journal = Journal(os.path.join(directory, JOURNAL), on_line)
         self.facts = Facts(self.journal.records)
         self.beat = 0
-        self.unwritten = 0  # lines that the disk did not take while things were taken back
         self._threads = threading.RLock()
         self._depth = 0
 
@@ -157,7 +156,6 @@ class SessionState:
         except OSError:
             if step not in journal.TAKING_BACK:
                 raise
-            self.unwritten += 1
             self.facts.apply(record)
 
     def append(self, record: Record) -> None:
@@ -170,7 +168,6 @@ class SessionState:
         try:
             self.append(record)
         except OSError:
-            self.unwritten += 1
             self.facts.apply(record)
 
     def lock_holder(self, until: Optional[float] = None, deadline_s: Any = None) -> lock.Holder:
