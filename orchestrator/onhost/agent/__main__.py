@@ -12,10 +12,11 @@ from .refusal import Refusal
 from .serve import find_state_dir, serve
 
 USAGE = """usage: python3 AGENT.pyz status                      what is changed on this host
-       python3 AGENT.pyz revert --all | SESSION [--force]
+       python3 AGENT.pyz revert --all | SESSION [--force] [--here]
                                                 undo it, with no controller
        python3 AGENT.pyz serve MARKER | guard DIR   (used by sgldbg itself)
 `--force` also undoes files that somebody changed after us; both versions are kept.
+`--here` says that a session is of this machine, which had another name when it began.
 """
 NOT_RESTORED = 7
 USAGE_WRONG = 2
@@ -35,10 +36,11 @@ def main(argv: List[str]) -> int:
         return guard.main(rest[0])
     if command == "status" and not rest:
         return show_status()
-    force = "--force" in rest
-    names = [word for word in rest if word != "--force"]
-    if command == "revert" and len(names) == 1 and (names[0] == "--all" or names[0][:1] != "-"):
-        return revert(names[0], force)
+    force, here = "--force" in rest, "--here" in rest
+    names = [word for word in rest if word not in ("--force", "--here")]
+    known = len(names) == 1 and (names[0][:1] != "-" or (names[0] == "--all" and not here))
+    if command == "revert" and known:
+        return revert(names[0], force, here)
     sys.stderr.write(USAGE)
     return USAGE_WRONG
 
@@ -79,12 +81,16 @@ def _day(wall_s: Any) -> str:
 def _lease_line(session: Dict[str, Any]) -> str:
     guard = "the guard is %s" % session.get("guard")
     deadline_s, now_s = session.get("deadline_s"), session.get("now_s")
+    if session.get("elsewhere"):
+        return "to be seen and undone there"
+    if deadline_s is None and not session.get("expired"):
+        return "kept until somebody reverts it, no guard watches it"
     if session.get("expired") or deadline_s is None or now_s is None:
         return "the lease is over, %s" % guard
     return "reverts by itself in %d s, %s" % (max(0, int(deadline_s - now_s)), guard)
 
 
-def revert(which: str, force: bool) -> int:
+def revert(which: str, force: bool, here: bool = False) -> int:
     """Undo one session, or all of them, on this host; 7 where something is left."""
     pattern = "*" if which == "--all" else glob.escape(which)
     root = os.path.join(glob.escape(find_state_dir()), "sessions", pattern, "*")
@@ -93,19 +99,21 @@ def revert(which: str, force: bool) -> int:
         what = "no session" if which == "--all" else "no session `%s`" % which
         print("%s in %s" % (what, find_state_dir()))
         return 0 if which == "--all" else USAGE_WRONG
-    codes = [_revert_one(path, force) for path in directories]
+    codes = [_revert_one(path, force, here) for path in directories]
     return max(codes)
 
 
-def _revert_one(session_dir: str, force: bool) -> int:
+def _revert_one(session_dir: str, force: bool, here: bool) -> int:
     from . import recover
 
     parent, host = os.path.split(session_dir)
     name = "%s on %s" % (os.path.basename(parent), host)
     try:
-        result = recover.recover(session_dir, force=force)
+        result = recover.recover(session_dir, force=force, here=here)
     except Refusal as refusal:
         print("%s: not reverted (%s): %s" % (name, refusal.code, refusal.message))
+        if refusal.code == "elsewhere":
+            return 0  # nothing of it is on this machine
         return NOT_RESTORED
     for item in result.get("files") or []:
         print("%s: %s: %s" % (name, item.get("path"), item.get("state")))

@@ -6,9 +6,9 @@ import os
 import shutil
 import time
 from dataclasses import replace
-from typing import Any, Callable, Dict, List, Optional
+from typing import Any, Callable, Dict, List, Optional, Tuple
 
-from . import files, journal, lease, probedir, recover
+from . import files, journal, lease, machine, probedir, recover
 from .facts import Facts
 from .journal import Journal, Record
 from .lease import Lease
@@ -55,7 +55,8 @@ def _begin(
         "session": session.name,
         "host": session.host,
         "holder": args["holder"],
-        "hostname": os.uname().nodename,
+        "hostname": machine.read_name(),
+        "machine": machine.read_id(),
         "boot_id": lease.read_boot_id(),
         "since": round(time.time(), 3),
         "probe_dir": probe_dir,
@@ -93,6 +94,8 @@ def _clear(directory: str) -> None:
     if not os.path.exists(path):
         return
     facts, found = Facts(journal.read(path)), lease.read(directory)
+    if machine.find_other(facts.begun) is not None:
+        raise _exists(directory)
     if facts.begun is None and (found is None or not lease.is_alive(found.agent)):
         shutil.rmtree(directory)  # it died before its first line, so before any effect
         return
@@ -122,27 +125,30 @@ def attach(
     start_guard: StartGuard,
     on_line: OnLine = None,
     epoch: Optional[int] = None,
+    keep: bool = False,
 ) -> SessionState:
     """Take up a session whose lease is not over: raise the epoch and end the agent before us.
 
     Refuses with `fenced` once the lease ran out, even if nothing was undone yet: then only a
     revert may have it. With `epoch` only a session that nobody took up since is given (`taken`):
-    two controllers would take it from each other for ever.
+    two controllers would take it from each other for ever. A session that was kept gets a lease
+    and a guard again, unless `keep` says that it shall stay so. `elsewhere` is another machine's.
     """
     directory = session_dir(state_dir, name, host)
     if not os.path.exists(os.path.join(directory, JOURNAL)):
         raise Refusal("missing", "there is no session `%s` on this host" % name)
-    before = _take_lease(directory, epoch)
+    machine.refuse_other(os.path.join(directory, JOURNAL))
+    before, mine = _take_lease(directory, epoch, keep)
     if before.agent != lease.me():
         lease.end(before.agent)
     session = SessionState(directory, before.epoch + 1, lease.me(), on_line)
     with session.locked():
-        if not before.is_kept() and not guard_is_alive(session.facts):
+        if not mine.is_kept() and not guard_is_alive(session.facts):
             session.note("guard", guard=start_guard(directory))
     return session
 
 
-def _take_lease(directory: str, epoch: Optional[int]) -> Lease:
+def _take_lease(directory: str, epoch: Optional[int], keep: bool) -> Tuple[Lease, Lease]:
     with lease.exclusive(directory) as held:
         found = lease.read(directory)
         if not held or found is None or found.by != lease.AGENT:
@@ -151,16 +157,19 @@ def _take_lease(directory: str, epoch: Optional[int]) -> Lease:
             raise Refusal("fenced", lease.explain(found, found.epoch, found.agent))
         if epoch not in (None, found.epoch):
             raise Refusal("taken", lease.explain(found, epoch or 0, lease.me()))
-        deadline_s = None if found.is_kept() else lease.now_s() + found.lease_s
+        stays = found.is_kept() and keep
         mine = replace(
             found,
             epoch=found.epoch + 1,
             agent=lease.me(),
             boot_id=lease.read_boot_id(),
-            deadline_s=deadline_s,
+            deadline_s=None if stays else lease.now_s() + found.lease_s,
+            # A keep that ends must not go on as a long lease once its controller dies.
+            detached=found.detached and not (found.is_kept() and not stays),
+            let_go=False,
         )
         lease.write(directory, mine)
-    return found
+    return found, mine
 
 
 def guard_is_alive(facts: Facts) -> bool:

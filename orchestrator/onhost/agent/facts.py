@@ -89,6 +89,8 @@ class Facts:
                 handler(self, record)
         elif kind == "shared-swap":
             self.verified = None
+        elif kind == "not-swapped":
+            self.swapping.discard(record["file"])
         elif kind == "undone":
             self._forget_files()
         elif kind == "reverted":

@@ -180,7 +180,8 @@ class _Guard:
             value = recover.run_tail(session, trace=self.trace)
             for text in describe(value):
                 self.trace(text)
-                session.note("report", by=lease.GUARD, text=text)
+                if text not in session.facts.report:  # once, however many tries it takes
+                    session.note("report", by=lease.GUARD, text=text)
             if not value["left"]:
                 life.forget_server(session)
                 return True

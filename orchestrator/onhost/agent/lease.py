@@ -35,7 +35,8 @@ class Lease:
     """Who may change things until when. `deadline_s` is `None` for a session that is kept.
 
     `by` is `agent`, or `guard` or `recover` once one of these has taken over to undo everything;
-    theirs lasts as long as their process does.
+    theirs lasts as long as their process does. An agent that has `let_go` drives it no more, even
+    while it still runs.
     """
 
     epoch: int
@@ -47,6 +48,7 @@ class Lease:
     grace_s: float
     detached: bool = False
     ended: bool = False
+    let_go: bool = False
 
     def is_live(self) -> bool:
         """Whether the holder's right still stands; once false it never becomes true again."""

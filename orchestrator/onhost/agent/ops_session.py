@@ -5,7 +5,20 @@ from __future__ import annotations
 import os
 from typing import Any, Callable, Dict, Tuple
 
-from . import begin, effective, files, guard, lease, life, probedir, recover, shared, staging, swap
+from . import (
+    begin,
+    effective,
+    files,
+    guard,
+    lease,
+    life,
+    probedir,
+    recover,
+    shared,
+    staging,
+    status,
+    swap,
+)
 from .refusal import Refusal
 from .state import Context, SessionState, session_dir
 
@@ -53,9 +66,26 @@ def _is_held(session: SessionState) -> bool:
 def op_attach(context: Context, args: Args, raw: bytes) -> Answer:
     """Take up a session after the channel was lost."""
     session = begin.attach(
-        context.state_dir, args["session"], args["host"], guard.start, epoch=args.get("epoch")
+        context.state_dir,
+        args["session"],
+        args["host"],
+        guard.start,
+        epoch=args.get("epoch"),
+        keep=bool(args.get("keep")),
     )
+    staging.show_until(session, session.check())
     return _adopt(context, session)
+
+
+def op_guard(context: Context, args: Args, raw: bytes) -> Answer:
+    """Start a guard where the one of the journal is dead."""
+    session = _held(context)
+    if not begin.guard_is_alive(session.facts):
+        # Watched at once; the line waits for whatever step is running.
+        session.facts.guard = guard.start(session.directory)
+        with session.locked():
+            session.note("guard", guard=session.facts.guard)
+    return {"guard": session.facts.guard}, b""
 
 
 def op_renew(context: Context, args: Args, raw: bytes) -> Answer:
@@ -75,7 +105,7 @@ def _times(held: lease.Lease) -> Args:
 def op_detach(context: Context, args: Args, raw: bytes) -> Answer:
     """Give the lease its full length, whatever becomes of the channel."""
     session = _held(context)
-    detached = session.renew(args["lease_s"], detached=True)
+    detached = session.renew(args["lease_s"], detached=True, let_go=True)
     shared.renew(session, detached)
     staging.show_until(session, detached)
     return _times(detached), b""
@@ -85,12 +115,29 @@ def op_keep(context: Context, args: Args, raw: bytes) -> Answer:
     """End the lease without a revert; the journal waits for a later one."""
     session = _held(context)
     with session.locked():
-        kept = lease.change(session.directory, session.epoch, session.holder, deadline_s=None)
+        if not session.check().is_kept():
+            _refuse_half(session)
+        kept = lease.change(
+            session.directory, session.epoch, session.holder, deadline_s=None, let_go=True
+        )
         session.note("kept")
         staging.show_until(session, kept)
         shared.renew(session, kept)
     recover.dismiss_guard(session)
     return None, b""
+
+
+def _refuse_half(session: SessionState) -> None:
+    """Refuse to leave for good what no session means to leave: half in, or on its way back."""
+    shown = status.read_session(session.directory)
+    wrong = ["%s: %s" % (f["path"], f["state"]) for f in shown["files"] if f["state"] != "patched"]
+    if not shown["files"] or shown["state"] != "patched":
+        wrong.insert(0, "its state is `%s`" % shown["state"])
+    if shown["server"] != "debug life" or session.facts.debug is None:
+        wrong.append("its server is `%s`" % shown["server"])
+    if wrong:
+        message = "only a whole debug life can be kept: %s" % "; ".join(wrong)
+        raise Refusal("not-applied", message, state=shown["state"], server=shown["server"])
 
 
 def op_stage(context: Context, args: Args, raw: bytes) -> Answer:
@@ -213,6 +260,7 @@ OPS: Dict[str, Callable[[Context, Args, bytes], Answer]] = {
     "begin": op_begin,
     "attach": op_attach,
     "renew": op_renew,
+    "guard": op_guard,
     "detach": op_detach,
     "keep": op_keep,
     "stage": op_stage,

@@ -7,7 +7,7 @@ import os
 import time
 from typing import Any, Callable, Dict, List, Optional
 
-from . import files, lease, life, lock, probedir, swap
+from . import files, lease, life, lock, machine, probedir, swap
 from .journal import sync_dir
 from .lease import Lease
 from .refusal import Refusal
@@ -19,18 +19,21 @@ Trace = Callable[[str], None]
 _OTHER_WAIT_S = 120.0
 
 
-def recover(session_dir: str, force: bool = False, wait_s: float = _OTHER_WAIT_S) -> Value:
+def recover(
+    session_dir: str, force: bool = False, wait_s: float = _OTHER_WAIT_S, here: bool = False
+) -> Value:
     """Undo a session that nobody holds, from its journal alone, and end it.
 
     May be repeated after any interruption. Value: `files` as of `revert`, `verified`, `server`
     (the original that runs again, or `None`), `report` (what a guard did before) and `left`, in
     words: with anything there the journal stays open. Raises `Refusal` (`busy`) while the
-    session's lease is live, `missing` where there is no such session.
+    session's lease is live, `missing` where there is no such session, `elsewhere` for one of
+    another machine, unless somebody knows that it is of this one, renamed (`here`).
     """
     session_dir = os.path.abspath(session_dir)
     if not os.path.exists(os.path.join(session_dir, JOURNAL)):
         raise Refusal("missing", "there is no session in `%s`" % session_dir)
-    session = take_over(session_dir, lease.RECOVER, wait_s)
+    session = take_over(session_dir, lease.RECOVER, wait_s, here)
     try:
         with session.locked():
             report = list(session.facts.report)
@@ -58,12 +61,14 @@ def recover_held(session: SessionState, force: bool = False) -> Value:
     return value
 
 
-def take_over(session_dir: str, by: str, wait_s: float) -> SessionState:
+def take_over(session_dir: str, by: str, wait_s: float, here: bool = False) -> SessionState:
     """Make the caller the holder of a session whose lease is over, and end whoever held it.
 
     The epoch is raised, so that a holder which wakes up late is refused; an agent is killed, since
     a stopped process keeps its locks; a guard at work is waited for, another revert has priority.
     """
+    if by != lease.GUARD and not here:  # a guard was started on its own machine
+        machine.refuse_other(os.path.join(session_dir, JOURNAL))
     found = lease.read(session_dir)
     _end_stopped(session_dir)
     _refuse_live(found)
@@ -139,14 +144,16 @@ def run_tail(session: SessionState, force: bool = False, trace: Trace = lambda t
     with session.locked():
         attempt("staged files", lambda: swap.remove_staged(session))
         stopped = attempt("stopping the debug life", lambda: _stop_debug(session, early))
-        value["files"] = attempt("the files", lambda: swap.revert(session, force)) or []
+        reports = attempt("the files", lambda: swap.revert(session, force))
+        value["files"] = reports or []
         if stopped is not None:  # what was about to start while we stopped the rest
             stopped = attempt("stopping the debug life again", lambda: _stop_debug(session))
         left.extend(_describe_left(session, value["files"], stopped))
-        value["verified"] = session.facts.is_clean and not swap.changed_files(session)
-        if not session.facts.is_clean and not any(value["files"]):
+        clean = reports is not None and session.facts.is_clean
+        value["verified"] = clean and not swap.changed_files(session)
+        if not clean and not value["files"]:
             left.append("the files were not reverted")
-        if _may_start(value, stopped):
+        if _may_start(session, value, stopped):
             value["server"] = attempt("the original server", lambda: life.restore(session))
         if value["verified"]:
             attempt("the lock", lambda: unlock(session))
@@ -168,9 +175,11 @@ def _describe_left(session: SessionState, reports: Any, stopped: Optional[Value]
     return left
 
 
-def _may_start(value: Value, stopped: Optional[Value]) -> bool:
-    patched = any(report["state"] == "failed" for report in value["files"])
-    return not patched and stopped is not None and not stopped.get("left")
+def _may_start(session: SessionState, value: Value, stopped: Optional[Value]) -> bool:
+    """Ask the disk as well: a revert that broke off says nothing of the files it did not reach."""
+    failed = any(report["state"] == "failed" for report in value["files"])
+    free = stopped is not None and not stopped.get("left")
+    return free and not failed and not swap.patched_files(session)
 
 
 def unlock(session: SessionState) -> None:

@@ -8,7 +8,7 @@ import os
 import time
 from typing import Any, Dict, List, Optional
 
-from . import files, journal, lease, lock, plan, recover, shared, swap
+from . import files, journal, lease, lock, machine, plan, recover, shared, swap
 from .facts import Facts
 from .refusal import Refusal
 from .state import JOURNAL, SessionState, session_dir
@@ -153,6 +153,8 @@ def _file_reverted(session: SessionState, package_dir: str) -> List[Args]:
         facts = Facts(journal.read(path))
         directory = os.path.dirname(path)
         if directory == session.directory or facts.package_dir != package_dir:
+            continue
+        if machine.find_other(facts.begun) is not None:
             continue
         if facts.by and facts.is_clean and not _is_live(directory):
             value = recover.recover(directory)

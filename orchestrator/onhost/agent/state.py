@@ -189,6 +189,7 @@ class SessionState:
         """Let the lease run `lease_s` from now; one that is kept stays without an end."""
         if self.check().deadline_s is not None:
             changes.update(deadline_s=lease.now_s() + lease_s, lease_s=lease_s)
+        changes.setdefault("let_go", False)
         return lease.change(self.directory, self.epoch, self.holder, **changes)
 
     def shorten(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any, Dict, List, Optional
 
-from . import begin, files, journal, lease
+from . import begin, files, journal, lease, machine
 from .facts import Facts, PlannedFile
 from .lease import Lease
 from .state import JOURNAL
@@ -38,10 +38,9 @@ def read_session(directory: str) -> Session:
     held = lease.read(directory)
     begun = facts.begun or {}
     now_s = lease.now_s()
-    shown = [{"path": one.path, "state": _file_state(facts, one)} for one in facts.files]
-    for item in (facts.sharing or {"files": []})["files"]:
-        shown.append({"path": item["path"], "state": _shared_state(item)})
-    return {
+    other = machine.find_other(begun)
+    shown = _show_files(facts) if other is None else []
+    value = {
         "session": os.path.basename(os.path.dirname(directory)),
         "host": os.path.basename(directory),
         "root": facts.root,
@@ -57,18 +56,33 @@ def read_session(directory: str) -> Session:
         "ran": bool((facts.server or {}).get("ran")),
         "files": shown,
         "report": facts.report,
+        "elsewhere": other,
     }
+    return value if other is None else dict(value, **_ELSEWHERE, state=_OTHER % other)
+
+
+# What only that machine can tell; a lease counts as running, so that nobody here ends it.
+_ELSEWHERE = {"deadline_s": None, "expired": False, "controller": "elsewhere", "guard": "unknown"}
+_OTHER = "on another machine: %s"
+
+
+def _show_files(facts: Facts) -> List[Dict[str, str]]:
+    shown = [{"path": one.path, "state": _file_state(facts, one)} for one in facts.files]
+    for item in (facts.sharing or {"files": []})["files"]:
+        shown.append({"path": item["path"], "state": _shared_state(item)})
+    return shown
 
 
 def _controller(held: Optional[Lease]) -> str:
     """Whether somebody drives the session now, or it was left to its guard, or for good."""
-    if held is not None and held.is_kept():
-        return "kept"
-    if held is None or held.by != lease.AGENT or not held.is_live():
+    if held is None or held.by != lease.AGENT or not (held.is_live() or held.is_kept()):
         return "gone"
-    if held.detached:
-        return "detached"
-    return "alive" if lease.is_alive(held.agent) else "gone"
+    same_boot = held.boot_id == lease.read_boot_id()
+    if same_boot and not held.let_go and lease.is_alive(held.agent):
+        return "alive"
+    if held.is_kept():
+        return "kept"
+    return "detached" if held.detached else "gone"
 
 
 def _file_state(facts: Facts, one: PlannedFile) -> str:

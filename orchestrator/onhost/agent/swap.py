@@ -48,6 +48,7 @@ def swap(session: SessionState) -> List[Report]:
     waiting = [one for one in session.facts.files if not _is_in_place(one)]
     for one in waiting:
         _check_unchanged(one)
+        _check_kept(one)
     for one in waiting:
         with files.refusing("cannot put in `%s`" % one.file):
             if one.file in session.facts.pycs:  # a swap before this one failed in between
@@ -56,12 +57,33 @@ def swap(session: SessionState) -> List[Report]:
             asides = pyc.record(one, session.facts.prefix)
             with session.step("swap:pyc", file=one.file, dirs=asides):
                 pyc.set_aside(asides)
-            _check_unchanged(one)
             with session.step("swap:file", file=one.file):
-                files.put_in(one)
+                _put_in(session, one)
     for one in session.facts.files:
         plan.expect(one.file, one.path, one.after_sha256, files.look(one.path).sha256)
     return [{"file": one.file, "sha256": one.after_sha256} for one in session.facts.files]
+
+
+def _put_in(session: SessionState, one: PlannedFile) -> None:
+    """Check at the last moment: writing the step's line took a disk's time."""
+    try:
+        _check_kept(one)
+        _check_unchanged(one)
+    except Exception:
+        session.note("not-swapped", file=one.file)
+        raise
+    files.put_in(one)
+
+
+def _check_kept(one: PlannedFile) -> None:
+    """Refuse to replace what could not be put back."""
+    if one.before_sha256 is None:
+        return
+    kept = files.look(one.orig)
+    if kept.sha256 != one.before_sha256:
+        what = "is gone" if kept.kind == "missing" else "is not the original any more"
+        message = "`%s`, which `%s` would be put back from, %s" % (one.orig, one.path, what)
+        raise Refusal("not-kept", message, file=one.file, path=one.orig)
 
 
 def _is_in_place(one: PlannedFile) -> bool:
@@ -173,8 +195,10 @@ def _take_back(session: SessionState, one: PlannedFile, force: bool) -> Report:
         files.remove(one.orig)
         return {"state": "reverted"}
     elif seen.sha256 == one.after_sha256 and _original_is_whole(one):
-        files.put_back(one)
-        return {"state": "reverted"}
+        seen = files.look(one.path)  # once more: reading the original took its time
+        if seen.sha256 == one.after_sha256:
+            files.put_back(one)
+            return {"state": "reverted"}
     if one.file in session.facts.put_back and not os.path.lexists(one.orig):
         return {"state": "untouched", "why": "somebody else changed it after it was put back"}
     return _drift(session, one, seen, force)
@@ -192,12 +216,12 @@ def _original_is_whole(one: PlannedFile) -> bool:
 def _drift(session: SessionState, one: PlannedFile, seen: files.Look, force: bool) -> Report:
     lost = one.before_sha256 is not None and not _original_is_whole(one)
     if seen.sha256 == one.after_sha256:
-        return {"state": "drift", "why": "planned bytes are in place, the kept original is gone"}
+        return {"state": "failed", "why": "still patched, the kept original is gone"}
     if not force:
         kept = [one.orig] if os.path.lexists(one.orig) else []
         return {"state": "drift", "kept": kept, "why": _DRIFT[seen.kind] + _LOST[lost]}
     if lost:
-        return {"state": "untouched", "why": "left as it is" + _LOST[lost]}
+        return {"state": "drift", "why": "left as it is" + _LOST[lost]}
     saved = _save(session, one, seen)
     if one.before_sha256 is None:
         files.remove(one.path)
@@ -261,6 +285,20 @@ def restore_dirs(session: SessionState) -> None:
         for folder, before in recorded.items():
             if before is not None:
                 dirs.restore(folder, before, targets)
+
+
+def patched_files(session: SessionState) -> Sequence[str]:
+    """Paths that a server started now would run planned bytes from, or that cannot be read."""
+    left = shared.changed_files(session)
+    for one in session.facts.files:
+        try:
+            seen = files.look(one.path)
+        except OSError:
+            left.append(one.path)
+            continue
+        if one.file in session.facts.swapping and seen.sha256 == one.after_sha256:
+            left.append(one.path)
+    return left
 
 
 def changed_files(session: SessionState) -> Sequence[str]:

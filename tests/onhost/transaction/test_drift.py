@@ -105,7 +105,10 @@ def test_the_kept_original_is_gone(place, swapped):
     kept = (place.root / LAYERS).with_name(".layers.py.sgldbg-orig")
     kept.unlink()
     layers = op(swapped, "revert", force=True)["files"][2]
-    assert (layers["state"], layers["why"]) == ("failed", "still patched, the kept original is gone")
+    assert (layers["state"], layers["why"]) == (
+        "failed",
+        "still patched, the kept original is gone",
+    )
     assert (place.root / LAYERS).read_bytes() == EDITED[LAYERS]
 
 

@@ -17,6 +17,7 @@ from tests.onhost.transaction.place import (
     EDITED,
     LEASE_S,
     NOBODY,
+    apply,
     op,
     stage,
     wait_for,
