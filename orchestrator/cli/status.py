@@ -61,6 +61,11 @@ def _show(contacts: list[Contact]) -> None:
 
 def session_lines(session: Mapping[str, Any]) -> list[str]:
     """One unfinished session in words."""
+    if session.get("elsewhere"):
+        return [
+            f"session {session['session']} of {session['holder']}"
+            f" since {show_time(session['since'])}: {session['state']}, to be seen there"
+        ]
     if session["deadline_s"] is None:
         until = "kept without an end"
     elif session["expired"]:

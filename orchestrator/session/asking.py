@@ -98,7 +98,8 @@ def open_asked(contacts: Sequence[Contact], wanted: Wanted) -> list[Asked]:
 
 
 def _attach(name: str, agent: AgentClient, left: Left) -> Asked:
-    mine = {"session": left["session"], "host": left["host"]}
+    # What was kept stays so, even if this controller dies over its question.
+    mine = {"session": left["session"], "host": left["host"], "keep": True}
     value = agent.call("attach", mine, timeout_s=_ATTACH_S).value
     one = Asked(name, agent, left, value["probe_dir"], {})
     try:

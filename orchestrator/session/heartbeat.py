@@ -15,6 +15,8 @@ from orchestrator.session.member import Member
 _LONGEST_BEAT_S = 5.0
 _BEATS_PER_LEASE = 4
 _MISSES_ALLOWED = 1
+# The agent tries two ways to start one, each with 20 s to answer.
+_GUARD_S = 60.0
 
 
 class Heartbeat:
@@ -24,7 +26,8 @@ class Heartbeat:
     not wait in a rendezvous for the other half. The members that still answer keep their leases
     only so that the tail, which then runs at once, can stop and revert them itself. A mute
     member's channel is given up, so that nobody waits for its answers; one that the tail regains
-    is renewed again.
+    is renewed again. A guard that has died is replaced, by a thread of its own: that may take
+    longer than a beat.
     """
 
     def __init__(self, fleet: Fleet, lease_s: float) -> None:
@@ -33,6 +36,7 @@ class Heartbeat:
         self._beat_s = min(lease_s / _BEATS_PER_LEASE, _LONGEST_BEAT_S)
         self._over = threading.Event()
         self._threads: list[threading.Thread] = []
+        self._guarding: dict[str, threading.Thread] = {}
 
     def __enter__(self) -> Heartbeat:
         for member in self._fleet.members:
@@ -50,7 +54,7 @@ class Heartbeat:
         trace: TracebackType | None,
     ) -> None:
         self._over.set()
-        for thread in self._threads:
+        for thread in [*self._threads, *self._guarding.values()]:
             thread.join(self._beat_s + 1.0)
 
     def _run(self, member: Member) -> None:
@@ -61,7 +65,7 @@ class Heartbeat:
             if not member.begun or agent is None or agent is given_up:
                 continue
             try:
-                agent.call("renew", {"lease_s": self._lease_s}, timeout_s=self._beat_s)
+                reply = agent.call("renew", {"lease_s": self._lease_s}, timeout_s=self._beat_s)
             except HostError as error:
                 misses += 1
                 if misses > _MISSES_ALLOWED or error.code not in ("timeout", "lost"):
@@ -70,6 +74,29 @@ class Heartbeat:
             else:
                 misses = 0
                 member.silent_since_s = time.monotonic()
+                if reply.value.get("guard") == "dead":
+                    self._replace_guard(member, agent)
+
+    def _replace_guard(self, member: Member, agent: AgentClient) -> None:
+        """Ask for another guard, one question at a time; what came of it is noted."""
+        asking = self._guarding.get(member.name)
+        if asking is not None and asking.is_alive():
+            return
+
+        def ask() -> None:
+            try:
+                agent.call("guard", timeout_s=_GUARD_S)
+            except HostError as error:
+                note = f"its guard has died, and no other could be started: {error.message}"
+            else:
+                note = "its guard had died, another was started"
+            # Nobody is told of an end that the session itself has brought about.
+            if not self._over.is_set() and note not in member.notes:
+                member.notes.append(note)
+
+        thread = threading.Thread(target=ask, name=f"sgldbg-guard-{member.name}", daemon=True)
+        self._guarding[member.name] = thread
+        thread.start()
 
     def _give_up(self, member: Member, agent: AgentClient, error: HostError) -> None:
         # A session that was ended meanwhile, or whose channel was changed, has missed nothing.

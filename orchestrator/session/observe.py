@@ -103,6 +103,12 @@ def with_place(error: HostError, install: Install) -> HostError:
     return error
 
 
+def _sessions_here(member: Member) -> list[Mapping[str, Any]]:
+    """What sessions left or do on this host; those of machines that share its home are not its."""
+    value = member.channel.call("status", timeout_s=_STATUS_S).value
+    return [left for left in value["sessions"] if not left.get("elsewhere")]
+
+
 def end_leftovers(member: Member) -> str:
     """Finish what dead controllers left on this host: their leases are over, nobody holds them.
 
@@ -110,7 +116,7 @@ def end_leftovers(member: Member) -> str:
     cannot be finished is refused later, where it is on the install that matters.
     """
     ended = []
-    for left in member.channel.call("status", timeout_s=_STATUS_S).value["sessions"]:
+    for left in _sessions_here(member):
         if not left["expired"]:
             continue
         args = {"session": left["session"], "host": left["host"]}
@@ -123,7 +129,7 @@ def end_leftovers(member: Member) -> str:
 
 def _refuse_leftovers(member: Member) -> None:
     """Refuse an install that a session holds: a patched file must not pass for the original."""
-    for left in member.channel.call("status", timeout_s=_STATUS_S).value["sessions"]:
+    for left in _sessions_here(member):
         if left["root"] == member.install["root"]:
             raise _in_use(member.name, left)
 
@@ -136,7 +142,7 @@ def _blame_session(
     It is stopped, or a debug life with other arguments has its port; what the inventory says of
     the install tells whether the session is on this one.
     """
-    left = member.channel.call("status", timeout_s=_STATUS_S).value["sessions"]
+    left = _sessions_here(member)
     if not left or error.code in ("lost", "timeout"):
         return error
     life = Life(argv=(install.python or "",))

@@ -81,7 +81,8 @@ class Undo:
         for session in group_sessions(self.contacts, wanted).values():
             for outcome in self._end_session(session):
                 found[outcome.host].append(outcome)
-        return [_sum_up(contact, found[contact.host.name]) for contact in self.contacts]
+        reached = {c.host.name for c in self.contacts if c.agent is not None}
+        return [_sum_up(c, found[c.host.name], reached) for c in self.contacts]
 
     def _end_session(self, parts: Sequence[Part]) -> list[Outcome]:
         """One session on all its hosts together: its server is one."""
@@ -152,7 +153,7 @@ def group_sessions(contacts: Sequence[Contact], wanted: Wanted) -> dict[str, lis
     """The wanted sessions by id, each with its hosts in order.
 
     Two hosts of an inventory that share a state directory both tell of both; each session is then
-    ended through the host that it is of.
+    ended through the host that it is of, and never through another machine.
     """
     names = {c.host.name for c in contacts}
     sessions: dict[str, list[Part]] = {}
@@ -161,7 +162,7 @@ def group_sessions(contacts: Sequence[Contact], wanted: Wanted) -> dict[str, lis
         for left in contact.sessions:
             key = (left["session"], left["host"])
             other = left["host"] in names and left["host"] != contact.host.name
-            if wanted(left) and not other and key not in seen:
+            if wanted(left) and not other and key not in seen and not left.get("elsewhere"):
                 seen.add(key)
                 sessions.setdefault(left["session"], []).append(Part(contact, left))
     return sessions
@@ -170,18 +171,17 @@ def group_sessions(contacts: Sequence[Contact], wanted: Wanted) -> dict[str, lis
 def _member(rank: int, part: Part) -> Member:
     """What the session had come to there, from what the host says of it."""
     server = part.left["server"]
-    patched = any(f["state"] == "patched" for f in part.left["files"])
     return Member(
         replace(part.contact.host, name=part.left["host"]),
         rank,
         agent=part.contact.agent,
         staged=bool(part.left["files"]),
-        swapped=patched,
+        swapped=_state_of(part.left) == "patched",
         described=server != "untouched",
         stopping=server != "untouched",
         started=server == "debug life",
         ran=bool(part.left["ran"]),
-        state="patched" if patched else "staged" if part.left["files"] else "untouched",
+        state=_state_of(part.left),
         server=server,
         lease_s=_LEASE_S,
     )
@@ -209,9 +209,14 @@ def _busy(part: Part) -> Outcome:
         f"session `{left['session']}` of {left['holder']} is at work; end it there, or take it"
         " with --take"
     )
-    patched = any(f["state"] == "patched" for f in left["files"])
-    state = "patched" if patched else "staged" if left["files"] else "untouched"
-    return Outcome(part.name, "revert", False, state, left["server"], message)
+    return Outcome(part.name, "revert", False, _state_of(left), left["server"], message)
+
+
+def _state_of(left: Left) -> str:
+    """The word of `Outcome` for what the host says of the files."""
+    if any(f["state"] == "patched" for f in left["files"]):
+        return "patched"
+    return "staged" if left["files"] else "untouched"
 
 
 def _outcome(member: Member, part: Part) -> Outcome:
@@ -222,12 +227,17 @@ def _outcome(member: Member, part: Part) -> Outcome:
     return replace(outcome, host=part.name, message=notes)
 
 
-def _sum_up(contact: Contact, outcomes: Sequence[Outcome]) -> Outcome:
+def _sum_up(contact: Contact, outcomes: Sequence[Outcome], reached: set[str]) -> Outcome:
     name = contact.host.name
     if contact.agent is None:
         return _unreached(contact, "revert")
     if not outcomes:
-        return Outcome(name, "revert", True, message="nothing was left")
+        others = [
+            f"session `{left['session']}` is of the machine `{left['elsewhere']}`, end it there"
+            for left in contact.sessions
+            if left.get("elsewhere") and left["host"] not in reached
+        ]
+        return Outcome(name, "revert", True, message="; ".join(["nothing was left", *others]))
     bad = [o for o in outcomes if not o.ok or not is_as_before([o])]
     return (bad or list(outcomes))[0]
 
@@ -239,19 +249,27 @@ def _unreached(contact: Contact, stage: str) -> Outcome:
 
 
 def keep_sessions(contacts: Sequence[Contact], wanted: Wanted) -> list[Outcome]:
-    """End the leases of the wanted sessions; the files stay patched until a later revert."""
+    """End the leases of the wanted sessions; the files stay patched until a later revert.
+
+    Only what `apply` left behind whole: a host refuses what is half-way, and one that is at work
+    for a controller is left to that one.
+    """
 
     def keep(part: Part) -> Outcome:
         assert part.contact.agent is not None
-        if part.left["controller"] == "alive":
+        left = part.left
+        if left["controller"] == "alive":
             return replace(_busy(part), stage="keep")
+        state, server = _state_of(left), str(left["server"])
+        if (state, server) != ("patched", "debug life"):
+            said = f"only a whole debug life can be kept: {left['state']}, server {server}"
+            return Outcome(part.name, "keep", False, state, server, said)
         try:
-            part.contact.agent.call("attach", part.mine, timeout_s=_ATTACH_S)
+            part.contact.agent.call("attach", part.mine | {"keep": True}, timeout_s=_ATTACH_S)
             part.contact.agent.call("keep")
         except HostError as error:
-            return Outcome(part.name, "keep", False, "unknown", "unknown", error.message)
-        session = str(part.left["session"])
-        return Outcome(part.name, "keep", True, "patched", part.left["server"], session)
+            return Outcome(part.name, "keep", False, state, server, error.message)
+        return Outcome(part.name, "keep", True, state, server, str(left["session"]))
 
     unreached = [_unreached(c, "keep") for c in contacts if c.agent is None]
     parts = [part for session in group_sessions(contacts, wanted).values() for part in session]
