@@ -201,7 +201,7 @@ def test_imports_follow_the_table(path: Path) -> None:
         ),
         (
             "onhost.probe",
-            "orchestrator.onhost.agent.state",
+            "orchestrator.onhost.agent.held.state",
             "`onhost.probe` runs on the host and imports nothing of ours",
         ),
     ],

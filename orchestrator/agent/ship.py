@@ -10,8 +10,10 @@ import secrets
 import threading
 import time
 import zipfile
+from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib import resources
+from importlib.resources.abc import Traversable
 
 from orchestrator.agent.bootstrap import make_command
 from orchestrator.agent.client import HELLO_ID, AgentClient
@@ -45,14 +47,18 @@ class Zipapp:
     sha256: str
 
 
+def _read_sources(folder: Traversable, inside: str) -> Iterator[tuple[str, bytes]]:
+    for entry in folder.iterdir():
+        if entry.is_dir():
+            yield from _read_sources(entry, f"{inside}/{entry.name}")
+        elif entry.name.endswith(".py"):
+            yield f"{inside}/{entry.name}", entry.read_bytes()
+
+
 def make_zipapp() -> Zipapp:
-    """Pack `orchestrator/onhost/agent/*.py` as the package `sgldbg_agent`."""
+    """Pack `orchestrator/onhost/agent/` as the package `sgldbg_agent`."""
     folder = resources.files("orchestrator") / "onhost" / "agent"
-    members = {
-        f"sgldbg_agent/{entry.name}": entry.read_bytes()
-        for entry in folder.iterdir()
-        if entry.name.endswith(".py")
-    }
+    members = dict(_read_sources(folder, "sgldbg_agent"))
     members["__main__.py"] = _MAIN.encode("ascii")
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as archive:

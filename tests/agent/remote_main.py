@@ -5,7 +5,7 @@ import sys
 import time
 
 from .refusal import Refusal
-from .serve import serve
+from .wire.serve import serve
 
 
 class Context:

@@ -70,7 +70,7 @@ def test_equal_sources_make_equal_bytes() -> None:
         names = archive.namelist()
         assert names == sorted(names)
         assert names[0] == "__main__.py"
-        assert {"sgldbg_agent/serve.py", "sgldbg_agent/frames.py"} <= set(names)
+        assert {"sgldbg_agent/wire/serve.py", "sgldbg_agent/wire/frames.py"} <= set(names)
         assert {info.date_time for info in archive.infolist()} == {(1980, 1, 1, 0, 0, 0)}
 
 

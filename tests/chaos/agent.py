@@ -9,12 +9,14 @@ import signal
 from collections.abc import Callable
 from typing import Any
 
-from orchestrator.onhost.agent import begin, guard, lease, ops_session, recover
-from orchestrator.onhost.agent.frames import Reader, encode
-from orchestrator.onhost.agent.journal import Record
+from orchestrator.onhost.agent import ops_session
+from orchestrator.onhost.agent.held import lease
+from orchestrator.onhost.agent.held.journal import Record
+from orchestrator.onhost.agent.held.state import Context
 from orchestrator.onhost.agent.refusal import Refusal
-from orchestrator.onhost.agent.serve import serve
-from orchestrator.onhost.agent.state import Context
+from orchestrator.onhost.agent.session import begin, guard, recover
+from orchestrator.onhost.agent.wire.frames import Reader, encode
+from orchestrator.onhost.agent.wire.serve import serve
 from tests.onhost.transaction.place import Place, no_guard
 
 _CASE_S = 60.0

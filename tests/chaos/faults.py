@@ -6,7 +6,7 @@ import signal
 from collections.abc import Callable
 from unittest import mock
 
-from orchestrator.onhost.agent import lease
+from orchestrator.onhost.agent.held import lease
 from tests.chaos.agent import Agent, Forked, OpRefused
 from tests.chaos.host import BreakableHost
 from tests.onhost.transaction.place import wait_for

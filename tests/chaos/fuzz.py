@@ -25,7 +25,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from orchestrator.onhost.agent import lock
+from orchestrator.onhost.agent.held import lock
 from tests.chaos.agent import Agent, Forked, OpRefused, ReachedPoint, start_recovery
 from tests.onhost.transaction.place import PACKAGE, RUNTIME, Place
 

@@ -9,9 +9,11 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from orchestrator.onhost.agent import journal, lease, procfs, recover
-from orchestrator.onhost.agent.facts import Facts
+from orchestrator.onhost.agent.held import journal, lease
+from orchestrator.onhost.agent.held.facts import Facts
+from orchestrator.onhost.agent.proc import procfs
 from orchestrator.onhost.agent.refusal import Refusal
+from orchestrator.onhost.agent.session import recover
 from tests.chaos import disks
 from tests.onhost.transaction.place import Place, wait_for
 
@@ -52,7 +54,7 @@ class BreakableHost(Place):
                 stdout=log,
                 stderr=log,
                 cwd=self.root,
-                env=self._environ(),
+                env=self.environ(),
                 start_new_session=True,
             )
         self.children.append(child)

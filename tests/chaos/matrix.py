@@ -20,8 +20,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from orchestrator.onhost.agent import journal
-from orchestrator.onhost.agent.journal import STEPS
+from orchestrator.onhost.agent.held import journal
+from orchestrator.onhost.agent.held.journal import STEPS
 from tests.chaos import disks, faults
 from tests.chaos.agent import Agent, Forked, ReachedPoint, start_tail
 from tests.chaos.host import DEBUG, BreakableHost

@@ -5,8 +5,8 @@ from __future__ import annotations
 import threading
 import time
 
-from orchestrator.onhost.agent import begin
-from orchestrator.onhost.agent.state import Context
+from orchestrator.onhost.agent.held.state import Context
+from orchestrator.onhost.agent.session import begin
 from tests.onhost.transaction.place import Place, no_guard, op, stage
 
 _REVERT_S = 60.0

@@ -16,10 +16,10 @@ import pytest
 from orchestrator.agent.client import Reply
 from orchestrator.errors import HostError
 from orchestrator.model.inventory import Host, Install, LaunchAdopt, Ready, Server
-from orchestrator.onhost.agent import procfs
+from orchestrator.onhost.agent.held.state import Context
 from orchestrator.onhost.agent.ops_host import OPS
+from orchestrator.onhost.agent.proc import procfs
 from orchestrator.onhost.agent.refusal import Refusal
-from orchestrator.onhost.agent.state import Context
 from tests.onhost.process.conftest import Stage
 
 SERVER = '''

@@ -8,7 +8,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from orchestrator.onhost.agent import procfs
+from orchestrator.onhost.agent.proc import procfs
 from tests.onhost.process.conftest import wait_for
 
 from .conftest import Bench

@@ -9,8 +9,8 @@ import pytest
 
 from orchestrator.errors import HostError
 from orchestrator.model.inventory import LaunchAdopt, LaunchCommand
-from orchestrator.onhost.agent import procfs
-from orchestrator.onhost.agent.describe import describe, with_command
+from orchestrator.onhost.agent.proc import procfs
+from orchestrator.onhost.agent.proc.describe import describe, with_command
 from orchestrator.servers.base import Life, find, make_description_args
 
 from .conftest import Bench

@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 
 from orchestrator.demo import launch, layout
-from orchestrator.onhost.agent import procfs
-from orchestrator.onhost.agent.describe import describe
-from orchestrator.onhost.agent.mempolicy import set_policy
+from orchestrator.onhost.agent.proc import procfs
+from orchestrator.onhost.agent.proc.describe import describe
+from orchestrator.onhost.agent.proc.mempolicy import set_policy
 from tests.onhost.process.conftest import Stage, wait_for
 
 AS_ROOT = os.geteuid() == 0

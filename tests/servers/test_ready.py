@@ -8,7 +8,7 @@ import pytest
 
 from orchestrator.errors import HostError
 from orchestrator.model.inventory import Host
-from orchestrator.onhost.agent import procfs
+from orchestrator.onhost.agent.proc import procfs
 from orchestrator.servers.output import drop_old, read_tail
 from orchestrator.servers.progress import find_progress
 from orchestrator.servers.ready import require_free_port, wait_ready

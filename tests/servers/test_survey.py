@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.onhost.agent.pristine import check_package
+from orchestrator.onhost.agent.look.pristine import check_package
 from orchestrator.servers.survey import describe_origin, describe_sight, read_sight
 
 from .conftest import Bench

@@ -11,7 +11,7 @@ import pytest
 
 from orchestrator.errors import HostError
 from orchestrator.model.session import Restart
-from orchestrator.onhost.agent import procfs
+from orchestrator.onhost.agent.proc import procfs
 from orchestrator.servers.base import Life, debug_life
 from tests.onhost.process.conftest import key_of, wait_for
 

@@ -9,7 +9,7 @@ import time
 from typing import Any, Dict, List
 
 from .refusal import Refusal
-from .serve import find_state_dir, serve
+from .wire.serve import find_state_dir, serve
 
 USAGE = """usage: python3 AGENT.pyz status                      what is changed on this host
        python3 AGENT.pyz revert --all | SESSION [--force] [--here]
@@ -31,7 +31,7 @@ def main(argv: List[str]) -> int:
         # written so that ending anywhere is safe.
         os._exit(code)
     if command == "guard" and len(rest) == 1:
-        from . import guard
+        from .session import guard
 
         return guard.main(rest[0])
     if command == "status" and not rest:
@@ -47,7 +47,7 @@ def main(argv: List[str]) -> int:
 
 def show_status() -> int:
     """Print every session of this host's state directory; 7 where files are still changed."""
-    from . import status
+    from .session import status
 
     state_dir = find_state_dir()
     sessions = status.sessions(state_dir)
@@ -104,7 +104,7 @@ def revert(which: str, force: bool, here: bool = False) -> int:
 
 
 def _revert_one(session_dir: str, force: bool, here: bool) -> int:
-    from . import recover
+    from .session import recover
 
     parent, host = os.path.split(session_dir)
     name = "%s on %s" % (os.path.basename(parent), host)

@@ -9,19 +9,21 @@ import tempfile
 import time
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Tuple
 
-from . import http, procfs, systemd, tail
-from .describe import describe, public
-from .launch import read_exit
-from .locate import check_code, locate
-from .mains import find_mains
-from .observe import observe
-from .pristine import check_package
-from .process import is_alive, name_owner
-from .status import sessions
-from .survey import survey
+from .look import http, tail
+from .look.locate import check_code, locate
+from .look.observe import observe
+from .look.pristine import check_package
+from .look.survey import survey
+from .proc import procfs
+from .proc.describe import describe, public
+from .proc.launch import read_exit
+from .proc.mains import find_mains
+from .server import systemd
+from .server.process import is_alive, name_owner
+from .session.status import sessions
 
 if TYPE_CHECKING:
-    from .state import Context
+    from .held.state import Context
 
 Args = Dict[str, Any]
 Result = Tuple[Any, bytes]

@@ -5,22 +5,12 @@ from __future__ import annotations
 import os
 from typing import Any, Callable, Dict, Tuple
 
-from . import (
-    begin,
-    effective,
-    files,
-    guard,
-    lease,
-    life,
-    probedir,
-    recover,
-    shared,
-    staging,
-    status,
-    swap,
-)
+from .files import effective, files, probedir, shared, swap
+from .held import lease
+from .held.state import Context, SessionState, session_dir
 from .refusal import Refusal
-from .state import Context, SessionState, session_dir
+from .server import life
+from .session import begin, guard, recover, staging, status
 
 Args = Dict[str, Any]
 Answer = Tuple[Any, bytes]

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from orchestrator.onhost.agent import procfs
+from orchestrator.onhost.agent.proc import procfs
 
 # Other Pythons than the tests' own; tests use those that are there, their ids name them.
 PYENV = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"

@@ -11,9 +11,10 @@ import sys
 
 import pytest
 
-from orchestrator.onhost.agent import process, supervisor
-from orchestrator.onhost.agent.describe import _PUBLIC, describe
+from orchestrator.onhost.agent.proc import supervisor
+from orchestrator.onhost.agent.proc.describe import _PUBLIC, describe
 from orchestrator.onhost.agent.refusal import Refusal
+from orchestrator.onhost.agent.server import process
 
 from .conftest import Stage, key_of
 

@@ -11,7 +11,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from orchestrator.onhost.agent import http
+from orchestrator.onhost.agent.look import http
 from orchestrator.onhost.agent.refusal import Refusal
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.onhost.agent import locate as locate_module
-from orchestrator.onhost.agent.locate import check_code, locate
+from orchestrator.onhost.agent.look import locate as locate_module
+from orchestrator.onhost.agent.look.locate import check_code, locate
 from orchestrator.onhost.agent.refusal import Refusal
 
 from .conftest import OTHER_PYTHONS, Stage

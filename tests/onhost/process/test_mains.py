@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.onhost.agent import commandline, process, procfs
+from orchestrator.onhost.agent.proc import commandline, procfs
+from orchestrator.onhost.agent.server import process
 
 from .conftest import Stage, wait_for
 from .test_describe import RENAME

@@ -9,9 +9,9 @@ import subprocess
 
 import pytest
 
-from orchestrator.onhost.agent import observe as observe_module
-from orchestrator.onhost.agent.observe import observe, resolve
-from orchestrator.onhost.agent.origin import matches_record
+from orchestrator.onhost.agent.look import observe as observe_module
+from orchestrator.onhost.agent.look.observe import observe, resolve
+from orchestrator.onhost.agent.look.origin import matches_record
 from orchestrator.onhost.agent.refusal import Refusal
 
 

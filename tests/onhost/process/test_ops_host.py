@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.onhost.agent.held.state import Context
 from orchestrator.onhost.agent.ops_host import OPS
-from orchestrator.onhost.agent.state import Context
 
 from .conftest import OTHER_PYTHONS, Stage, key_of, wait_for
 from .test_stop import CHILD, LISTEN
@@ -125,7 +125,9 @@ def test_an_install_on_the_wire(context, tmp_path):
 
 ROUND_TRIP = """
 import json, os, sys, time
-from sgldbg_agent import process, ops_host, locate
+from sgldbg_agent import ops_host
+from sgldbg_agent.look import locate
+from sgldbg_agent.server import process
 made = {"argv": [sys.executable, "-c", "import time; time.sleep(60)"], "cwd": "/"}
 key = process.start(made, None, None, env_set={"A": "1"}, session="x")
 before = process.describe(key["pid"])

@@ -9,8 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.onhost.agent import gpu, process, procfs, remains
-from orchestrator.onhost.agent.describe import describe
+from orchestrator.onhost.agent.look import gpu
+from orchestrator.onhost.agent.proc import procfs
+from orchestrator.onhost.agent.proc.describe import describe
+from orchestrator.onhost.agent.server import process, remains
 
 from .conftest import Stage, key_of, wait_for
 

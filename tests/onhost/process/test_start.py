@@ -11,10 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.onhost.agent import process, procfs
-from orchestrator.onhost.agent.describe import describe
-from orchestrator.onhost.agent.mempolicy import parse_policy, set_policy
+from orchestrator.onhost.agent.proc import procfs
+from orchestrator.onhost.agent.proc.describe import describe
+from orchestrator.onhost.agent.proc.mempolicy import parse_policy, set_policy
 from orchestrator.onhost.agent.refusal import Refusal
+from orchestrator.onhost.agent.server import process
 
 from .conftest import Stage, wait_for
 
@@ -268,7 +269,7 @@ def test_a_log_that_became_a_link_is_opened_as_the_server(stage: Stage, open_dir
 
 def test_how_a_child_ended_is_known(tmp_path):
     """An agent that adopts orphans can tell a server's exit status; nobody else can."""
-    from orchestrator.onhost.agent.launch import read_exit
+    from orchestrator.onhost.agent.proc.launch import read_exit
 
     for code, expected in (("raise SystemExit(3)", "exit status 3"), ("os.kill(0, 9)", None)):
         pid = os.fork()
@@ -290,7 +291,7 @@ def test_what_we_start_is_our_child(stage: Stage, tmp_path):
             made = {"argv": [sys.executable, "-c", "raise SystemExit(5)"]}
             key = process.start(made, None, None)
             os.waitid(os.P_PID, key["pid"], os.WEXITED | os.WNOWAIT)
-            from orchestrator.onhost.agent.launch import read_exit
+            from orchestrator.onhost.agent.proc.launch import read_exit
 
             os.write(writing, str(read_exit(key["pid"])).encode())
         finally:

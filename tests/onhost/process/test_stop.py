@@ -7,7 +7,8 @@ import signal
 import sys
 import time
 
-from orchestrator.onhost.agent import process, procfs
+from orchestrator.onhost.agent.proc import procfs
+from orchestrator.onhost.agent.server import process
 
 from .conftest import HEAD, Stage, key_of, wait_for
 

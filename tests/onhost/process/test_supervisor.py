@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
-from orchestrator.onhost.agent import procfs
-from orchestrator.onhost.agent.describe import describe
+from orchestrator.onhost.agent.proc import procfs
+from orchestrator.onhost.agent.proc.describe import describe
 
 from .conftest import Stage
 

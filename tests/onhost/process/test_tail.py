@@ -11,7 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from orchestrator.onhost.agent import tail
+from orchestrator.onhost.agent.look import tail
 from orchestrator.onhost.agent.refusal import Refusal
 
 from .conftest import wait_for

@@ -11,7 +11,7 @@ import sys
 import tempfile
 
 from orchestrator.onhost.agent import ops_session
-from orchestrator.onhost.agent.state import Context
+from orchestrator.onhost.agent.held.state import Context
 from tests.onhost.transaction.place import DEBUG, HOST, SESSION, Place, op, stage
 
 

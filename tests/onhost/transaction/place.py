@@ -14,16 +14,11 @@ from importlib.util import cache_from_source
 from pathlib import Path
 from typing import Any
 
-from orchestrator.onhost.agent import (
-    begin,
-    guard,
-    lease,
-    ops_session,
-    procfs,
-    recover,
-    status,
-)
-from orchestrator.onhost.agent.state import Context, SessionState
+from orchestrator.onhost.agent import ops_session
+from orchestrator.onhost.agent.held import lease
+from orchestrator.onhost.agent.held.state import Context, SessionState
+from orchestrator.onhost.agent.proc import procfs
+from orchestrator.onhost.agent.session import begin, guard, recover, status
 from tests.onhost.tree import Tree, differences, snapshot
 
 SESSION, HOST, PACKAGE = "s1", "gpu0", "sglang"

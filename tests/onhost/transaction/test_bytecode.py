@@ -121,7 +121,7 @@ def test_a_swap_that_is_tried_again(place, monkeypatch):
         raise OSError(errno.EIO, "Input/output error")
 
     with monkeypatch.context() as patch:
-        patch.setattr("orchestrator.onhost.agent.files.put_in", broken)
+        patch.setattr("orchestrator.onhost.agent.files.files.put_in", broken)
         with pytest.raises(OSError, match="Input/output error"):
             op(context, "swap")
     assert imported(place) == "original"  # and compiles what was set aside anew

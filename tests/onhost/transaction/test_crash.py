@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.onhost.agent import journal
-from orchestrator.onhost.agent.facts import Facts
-from orchestrator.onhost.agent.journal import STEPS
+from orchestrator.onhost.agent.held import journal
+from orchestrator.onhost.agent.held.facts import Facts
+from orchestrator.onhost.agent.held.journal import STEPS
 from tests.onhost.transaction.place import NOBODY, op, stage, whole_session
 
 # Another slice every hour; set it to run a slice again, or with `SLICES=1` everything.

@@ -7,8 +7,9 @@ import subprocess
 
 import pytest
 
-from orchestrator.onhost.agent import lease, recover
+from orchestrator.onhost.agent.held import lease
 from orchestrator.onhost.agent.refusal import Refusal
+from orchestrator.onhost.agent.session import recover
 from tests.onhost.transaction.place import EDITED, op, stage
 
 LAYERS = "sglang/srt/layers.py"

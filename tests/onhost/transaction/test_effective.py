@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.onhost.agent import effective
+from orchestrator.onhost.agent.files import effective
 
 
 @pytest.mark.parametrize("marked", [True, False], ids=["package", "namespace"])

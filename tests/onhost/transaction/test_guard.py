@@ -11,8 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.onhost.agent import files, guard, lease, recover
+from orchestrator.onhost.agent.files import files
+from orchestrator.onhost.agent.held import lease
 from orchestrator.onhost.agent.refusal import Refusal
+from orchestrator.onhost.agent.session import guard, recover
 from tests.onhost.transaction.place import (
     EDITED,
     LEASE_S,
@@ -157,7 +159,7 @@ def test_it_does_what_it_can(place, monkeypatch):
         raise OSError("no such luck")
 
     with monkeypatch.context() as patch:
-        patch.setattr("orchestrator.onhost.agent.process.stop", broken)
+        patch.setattr("orchestrator.onhost.agent.server.process.stop", broken)
         session = recover.take_over(place.directory(), lease.GUARD, 1.0)
         value = recover.run_tail(session)
     assert value["left"] == ["stopping the debug life: no such luck"]
@@ -173,13 +175,14 @@ def test_it_does_what_it_can(place, monkeypatch):
 def test_it_outlives_its_own_code(place, tmp_path):
     """The guard needs neither its files nor its interpreter's once it watches."""
     code = tmp_path / "code"
-    source = Path(guard.__file__).parent
+    source = Path(guard.__file__).parents[1]
     subprocess.run(["cp", "-r", source, code], check=True)
     context = place.begin()
     stage(place, context)
     op(context, "swap")
     place.expire(agent=NOBODY, deadline_s=lease.now_s() + 60)
-    program = "import sys; sys.path.insert(0, %r); from code_.guard import main; main(sys.argv[1])"
+    program = "import sys; sys.path.insert(0, %r); from code_.session.guard import main; "
+    program += "main(sys.argv[1])"
     os.rename(code, tmp_path / "code_")
     command = [sys.executable, "-I", "-S", "-c", program % str(tmp_path), place.directory()]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
@@ -232,7 +235,8 @@ def test_a_stopped_guard(place):
     stage(place, context)
     op(context, "swap")
     context.session.close()
-    program = "import sys, time; from orchestrator.onhost.agent import lease, recover;"
+    program = "import sys, time; from orchestrator.onhost.agent.held import lease;"
+    program += "from orchestrator.onhost.agent.session import recover;"
     program += "s = recover.take_over(sys.argv[1], lease.GUARD, 1.0);"
     program += "s.locked().__enter__(); print('at work', flush=True); time.sleep(60)"
     place.expire(agent=NOBODY)

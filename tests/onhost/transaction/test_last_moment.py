@@ -6,8 +6,9 @@ import os
 
 import pytest
 
-from orchestrator.onhost.agent import files, recover, shared
+from orchestrator.onhost.agent.files import files, shared
 from orchestrator.onhost.agent.refusal import Refusal
+from orchestrator.onhost.agent.session import recover
 from tests.onhost.transaction.place import NOBODY, op, stage
 
 LAYERS = "sglang/srt/layers.py"

@@ -7,9 +7,11 @@ import signal
 
 import pytest
 
-from orchestrator.onhost.agent import begin, guard, lease, ops_session
+from orchestrator.onhost.agent import ops_session
+from orchestrator.onhost.agent.held import lease
+from orchestrator.onhost.agent.held.state import Context
 from orchestrator.onhost.agent.refusal import Refusal
-from orchestrator.onhost.agent.state import Context
+from orchestrator.onhost.agent.session import begin, guard
 from tests.onhost.transaction.place import (
     HOST,
     NOBODY,

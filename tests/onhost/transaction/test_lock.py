@@ -6,8 +6,10 @@ import time
 
 import pytest
 
-from orchestrator.onhost.agent import lease, lock, plan, recover
+from orchestrator.onhost.agent.files import plan
+from orchestrator.onhost.agent.held import lease, lock
 from orchestrator.onhost.agent.refusal import Refusal
+from orchestrator.onhost.agent.session import recover
 from tests.onhost.transaction.place import EDITED, SESSION, apply, op, sha256, stage
 
 LAYERS = "sglang/srt/layers.py"

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from orchestrator.onhost.agent import __main__ as by_hand
-from orchestrator.onhost.agent import lease, machine, recover
+from orchestrator.onhost.agent.held import lease, machine
+from orchestrator.onhost.agent.held.state import Context
 from orchestrator.onhost.agent.refusal import Refusal
-from orchestrator.onhost.agent.state import Context
+from orchestrator.onhost.agent.session import recover
 from tests.onhost.transaction.place import (
     HOST,
     SESSION,

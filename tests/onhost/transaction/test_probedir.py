@@ -7,7 +7,8 @@ import subprocess
 
 import pytest
 
-from orchestrator.onhost.agent import lease, probedir
+from orchestrator.onhost.agent.files import probedir
+from orchestrator.onhost.agent.held import lease
 from orchestrator.onhost.agent.refusal import Refusal
 
 OWN_NAMESPACE = ["unshare", "-m"] if os.geteuid() == 0 else ["unshare", "-Urm"]

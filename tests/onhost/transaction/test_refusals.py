@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.onhost.agent import lease
+from orchestrator.onhost.agent.held import lease
 from orchestrator.onhost.agent.refusal import Refusal
 from tests.onhost.transaction.place import op, sha256, stage
 

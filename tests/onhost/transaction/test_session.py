@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from orchestrator.onhost.agent import lease
+from orchestrator.onhost.agent.held import lease
 from tests.onhost.transaction.place import EDITED, op, stage, whole_session
 
 

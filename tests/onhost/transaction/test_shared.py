@@ -8,9 +8,10 @@ import threading
 
 import pytest
 
-from orchestrator.onhost.agent import begin, guard, lease, recover
+from orchestrator.onhost.agent.held import lease
+from orchestrator.onhost.agent.held.state import Context
 from orchestrator.onhost.agent.refusal import Refusal
-from orchestrator.onhost.agent.state import Context
+from orchestrator.onhost.agent.session import begin, guard, recover
 from tests.onhost.transaction.place import DEBUG, EDITED, SESSION, no_guard, op, stage, wait_for
 
 OWNER, MEMBER = "gpu0", "gpu1"
@@ -84,7 +85,7 @@ def test_files_stay_under_a_live_server(place, pair, monkeypatch):
     owner, member = pair
     op(owner, "swap")
     op(member, "swap")
-    monkeypatch.setattr("orchestrator.onhost.agent.shared._WAIT_S", 0.1)
+    monkeypatch.setattr("orchestrator.onhost.agent.files.shared._WAIT_S", 0.1)
     value = op(owner, "revert")
     assert not value["verified"]
     whys = {f["why"] for f in value["files"]}
@@ -161,7 +162,7 @@ def test_another_session_is_refused(place, pair):
 def test_a_member_that_does_not_see_the_swap(place, pair, monkeypatch):
     """Its server is not started on files that it does not read as planned."""
     owner, member = pair
-    monkeypatch.setattr("orchestrator.onhost.agent.shared._WAIT_S", 0.1)
+    monkeypatch.setattr("orchestrator.onhost.agent.files.shared._WAIT_S", 0.1)
     with pytest.raises(Refusal) as refused:
         op(member, "swap")
     assert (refused.value.code, refused.value.message) == (

@@ -1,0 +1,1 @@
+"""The files of an install: planned, swapped, put back, and what Python makes of them."""

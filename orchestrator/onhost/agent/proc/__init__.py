@@ -1,0 +1,1 @@
+"""Processes: what they are, and how one is started exactly as another was."""

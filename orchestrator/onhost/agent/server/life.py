@@ -1,0 +1,228 @@
+"""The server's part in a session: described, stopped, its debug life, and started as it was."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import time
+from typing import Any, Callable, Dict, Mapping, Optional
+
+from ..held import lease
+from ..held.state import SessionState, write_private
+from ..proc import procfs
+from ..refusal import Refusal
+from . import process
+
+SERVER = "server.json"
+Value = Dict[str, Any]
+# What the controller asked for is in the journal; these serve where it asked for nothing.
+_STOP_TIMEOUT_S = 30.0
+# A started process that has not reached its exec yet still looks like whoever forked it.
+_EXEC_WAIT_S = 1.0
+
+
+def read_server(session: SessionState) -> Optional[Value]:
+    """What `server.json` holds: `description` with the true environment, and `ran`."""
+    try:
+        with open(session.path(SERVER), "rb") as file:
+            found: Value = json.loads(file.read().decode("ascii"))
+            return found
+    except FileNotFoundError:
+        return None
+
+
+def describe_running(session: SessionState, args: Mapping[str, Any]) -> Value:
+    """Journal how the running server is to be started again; refuses one that cannot be."""
+    pid, output, way = args["pid"], args.get("output"), args.get("way")
+    with session.step("describe") as done:
+        description = process.describe(pid, args["start_time"])
+        if way is not None:
+            log = os.path.join(
+                session.state_dir, "started", "%s-%s.log" % (session.name, session.host)
+            )
+            description = process.with_way(description, dict(way, log=log))
+        elif args.get("argv"):
+            environ = dict(os.environ, **(args.get("env") or {}))
+            description = process.with_command(description, args["argv"], environ, args.get("cwd"))
+        if output and description["needs_output"]:
+            description = process.with_output(description, os.path.abspath(output))
+        if not description["restorable"]:
+            message = "process %d could not be started again as it is: %s" % (
+                pid,
+                description["why"],
+            )
+            raise Refusal("not-restorable", message, pid=pid, why=description["why"])
+        write_private(session.path(SERVER), {"description": description, "ran": True})
+        main = {"pid": pid, "start_time": description["start_time"]}
+        done.update(ran=True, main=main, uid=description.get("uid"))
+    return process.public(description)
+
+
+def describe_absent(
+    session: SessionState, argv: Any, env: Mapping[str, str], cwd: Optional[str]
+) -> None:
+    """Journal a server that does not run: its debug life needs a command line all the same."""
+    with session.step("describe") as done:
+        description = {"argv": argv, "environ": dict(os.environ, **env), "cwd": cwd or "/"}
+        write_private(session.path(SERVER), {"description": description, "ran": False})
+        done.update(ran=False, main=None, uid=os.getuid())
+
+
+def announce_stop(session: SessionState, timeout_s: float, port: Optional[int]) -> None:
+    """Journal that the original is about to end, though nothing is done to it yet.
+
+    One part of a server that runs on several hosts goes down with the others, wherever the first
+    of them is stopped. From here on the end of the session is a restart on every host.
+    """
+    if session.facts.server is None:
+        raise Refusal("not-described", "the server was not described, so it is not stopped")
+    with session.locked():
+        session.check()
+        if session.facts.stopping is None:
+            session.append({"kind": "announced", "timeout_s": timeout_s, "port": port})
+
+
+def stop_original(session: SessionState, timeout_s: float, port: Optional[int]) -> Value:
+    """Stop the server that was described; from the intent on, the end of it is a restart."""
+    server = session.facts.server
+    if server is None:
+        raise Refusal("not-described", "the server was not described, so it is not stopped")
+    with session.step("stop:original", timeout_s=timeout_s, port=port) as done:
+        value = process.stop(server["main"], None, timeout_s, port, _read_description(session))
+        done["left"] = value["left"]
+    return value
+
+
+def stop_debug(
+    session: SessionState,
+    timeout_s: Optional[float] = None,
+    port: Optional[int] = None,
+    meanwhile: Callable[[], None] = lambda: None,
+) -> Value:
+    """Stop what the session started, also what it may have started without noting it.
+
+    `meanwhile` is called between the request to end and the wait for it.
+    """
+    with session.step("stop:debug") as done:
+        wait_s = _STOP_TIMEOUT_S if timeout_s is None else timeout_s
+        known = _read_description(session)
+        value = process.stop(session.facts.debug, session.mark, wait_s, port, known, meanwhile)
+        done["left"] = value["left"]
+    return value
+
+
+def _read_description(session: SessionState) -> Optional[Value]:
+    server = read_server(session)
+    return None if server is None else server["description"]
+
+
+def start_debug(session: SessionState, args: Value) -> Value:
+    """Start the debug life, its output in files of the session from the first byte."""
+    server = read_server(session)
+    if server is None:
+        raise Refusal("not-described", "the server was not described, so it is not started")
+    stdout, stderr = session.path("debug.stdout"), session.path("debug.stderr")
+    env_set = dict(args.get("env_set") or {})
+    if session.facts.sharing is not None:  # the runtime in place names its owner's directory
+        env_set["SGLDBG_PROBE_DIR"] = (session.facts.begun or {})["probe_dir"]
+    with session.step("start:debug") as done:
+        started = process.start(
+            server["description"],
+            stdout,
+            stderr,
+            argv=args.get("argv"),
+            env_set=env_set,
+            env_unset=args.get("env_unset"),
+            cwd=args.get("cwd"),
+            session=session.mark,
+        )
+        done.update(started)
+    # What a supervisor started may have its output elsewhere.
+    return dict({"stdout": stdout, "stderr": stderr}, **started)
+
+
+def restore(session: SessionState, again: bool = False) -> Optional[Value]:
+    """Start the original as it was and say in what it differs; `None` where it did not run before.
+
+    One that still runs though nobody meant to stop it, or that is back already, is left alone. A
+    stop that was begun or announced is brought to its end first: half of it may have happened.
+    What ended one that was back already is not ours to judge, unless it is asked for `again`.
+    """
+    server = read_server(session)
+    with session.locked():
+        facts = session.facts
+        if facts.restored is not None:
+            known = {"pid": facts.restored["pid"], "start_time": facts.restored["start_time"]}
+            if process.is_alive(**known):
+                return dict(known, differences=[])
+            if not again:
+                return None
+        if server is None or not server["ran"]:
+            return None
+        main = (facts.server or {}).get("main")
+        if main is None:  # the description was not finished, so nothing was done to it
+            return None
+        if facts.stopping is None and process.is_alive(**main):
+            return dict(main, differences=[])
+        if not facts.stopped:
+            if facts.stopping is None and find_twin(server["description"]) is not None:
+                return None  # somebody has started it again by hand
+            asked = facts.stopping or {}
+            stop_original(session, asked.get("timeout_s", _STOP_TIMEOUT_S), asked.get("port"))
+        started = _find_restored(session, server["description"])
+        if started is None:
+            started = _start_original(session, server["description"])
+    differences = process.compare(server["description"], started["pid"])
+    return dict(started, differences=differences)
+
+
+def _start_original(session: SessionState, description: Value) -> Value:
+    with session.step("restore") as done:
+        started: Value = dict(process.start(description, None, None))
+        done.update(started)
+    return started
+
+
+def _find_restored(session: SessionState, description: Value) -> Optional[Value]:
+    """The original where it runs again already.
+
+    It may run without a journal line: whoever started it died before the line was written, the
+    host came up again and started it, or something watches it that nobody knew of.
+    """
+    facts = session.facts
+    begun = (facts.begun or {}).get("boot_id")
+    unsure = facts.restoring is not None or begun != lease.read_boot_id()
+    limit_s = time.monotonic() + (_EXEC_WAIT_S if unsure else 0.0)
+    while True:
+        found = find_twin(description)
+        if found is not None or time.monotonic() > limit_s:
+            return found
+        time.sleep(0.05)
+
+
+def find_twin(description: Mapping[str, Any]) -> Optional[Value]:
+    """A process with exactly this command line, directory and environment; the outermost one."""
+    processes = procfs.read_all()
+    twins = {pid for pid in processes if _is_twin(pid, description)}
+    for pid in sorted(twins):
+        stat = processes[pid]
+        if stat.ppid not in twins and stat.alive:
+            return {"pid": pid, "start_time": stat.start_time}
+    return None
+
+
+def _is_twin(pid: int, description: Mapping[str, Any]) -> bool:
+    argv = procfs.parse_strings(procfs.read_cmdline(pid))
+    if not argv or argv != list(description["argv"]):
+        return False
+    same_cwd = procfs.read_link("/proc/%d/cwd" % pid) == description.get("cwd")
+    if not same_cwd or description.get("way"):  # its supervisor may hand it another environment
+        return same_cwd
+    return procfs.read_environ(pid) == description.get("environ")
+
+
+def forget_server(session: SessionState) -> None:
+    """Remove the file that holds the true environment."""
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(session.path(SERVER))

@@ -1,0 +1,136 @@
+"""The life of a server's processes on this host: describe, start, stop and compare them.
+
+A process is a pid and the start time that goes with it; none is ever found or ended by its name.
+"""
+
+from __future__ import annotations
+
+import signal
+import time
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Set
+
+from ..proc import launch, procfs, supervisor
+from ..proc.describe import describe, public, with_command, with_output, with_way
+from ..proc.mains import find_mains
+from ..proc.tree import Tree, is_alive, kill, send, wait_for_end
+from . import remains, ways
+from .compare import compare
+from .remains import name_owner
+
+__all__ = [
+    "compare",
+    "describe",
+    "find_mains",
+    "is_alive",
+    "name_owner",
+    "public",
+    "start",
+    "stop",
+    "with_command",
+    "with_output",
+    "with_way",
+]
+
+
+def start(
+    description: Mapping[str, Any],
+    stdout: Optional[str],
+    stderr: Optional[str],
+    argv: Optional[Sequence[str]] = None,
+    env_set: Optional[Mapping[str, str]] = None,
+    env_unset: Optional[Sequence[str]] = None,
+    cwd: Optional[str] = None,
+    session: Optional[str] = None,
+) -> Dict[str, Any]:
+    """Start the described server, or a variant of it, in the way that it is run.
+
+    The arguments are those of `launch.start`. Returns `pid` and `start_time`, and `stdout` and
+    `stderr` where its output goes to files; `stdout_from` and `stderr_from` are the sizes that
+    these had before. Raises `Refusal` (`start-failed`).
+    """
+    change = launch.Change(stdout, stderr, argv, env_set or {}, env_unset or (), cwd, session)
+    way = description.get("way")
+    if way is not None:
+        return ways.start(way, description, change)
+    outputs = launch.find_outputs(description, change)
+    started: Dict[str, Any] = dict(launch.start(description, change))
+    return dict(started, **outputs)
+
+
+def stop(
+    main: Optional[Mapping[str, int]],
+    session: Optional[str],
+    timeout_s: float,
+    port: Optional[int],
+    description: Optional[Mapping[str, Any]] = None,
+    meanwhile: Callable[[], None] = lambda: None,
+) -> Dict[str, Any]:
+    """End a server: SIGTERM to its main process, SIGKILL to what is left after `timeout_s`.
+
+    Its processes are `main`, everything below it from before the signal on, reparented or not,
+    with `session` whatever carries that session in its environment, and without it what the
+    `description` saw below its main process. A server that somebody else runs is stopped by them.
+    Then waits until none of them listens on `port` or holds memory of a GPU, and removes the
+    shared memory that was theirs alone. `left` says in words what is still there; empty is
+    success. `shm` are the names removed. `meanwhile` is called as soon as the server was asked.
+    """
+    began, began_at = time.monotonic(), procfs.read_clock()
+    known = description or {}
+    way = known.get("way")
+    tree = Tree(main, session, () if session is not None else known.get("tree") or ())
+    tree.record(everywhere=True)
+    segments, held = remains.find_segments(tree.pids), remains.find_holders(tree.pids)
+    refused = _ask_to_end(tree, way, timeout_s, meanwhile)
+    # Who was not told to end will not.
+    wait_for_end(tree, began + (0.0 if refused else timeout_s))
+    # A supervisor that still runs it would start what we kill anew.
+    killed = set() if way is not None and tree.main is not None else kill(tree)
+    left = refused + tree.describe_left()
+    if port is not None:
+        left += remains.wait_for_port(port, tree.pids)
+    if not left:
+        left += remains.wait_for_gpus(held)
+    left += find_successors(known, tree.pids, began_at)
+    removed, shared = remains.remove_segments(segments)
+    stopped = sorted(key[0] for key in tree.titles if key not in killed and not is_alive(*key))
+    return {
+        "stopped": stopped,
+        "killed": sorted(pid for pid, _ in killed),
+        "seconds": round(time.monotonic() - began, 3),
+        "left": left,
+        "shm": removed,
+        "notes": shared,
+    }
+
+
+def _ask_to_end(
+    tree: Tree,
+    way: Optional[Mapping[str, Any]],
+    timeout_s: float,
+    meanwhile: Callable[[], None],
+) -> List[str]:
+    """Tell the server, or whoever runs it, that it is to end; in words why that was refused."""
+    if way is not None:
+        meanwhile()  # its supervisor answers only once it is gone
+        return ways.stop(way, tree.session, timeout_s)
+    if tree.main is not None:
+        send(tree.main, signal.SIGTERM)
+    meanwhile()
+    return []
+
+
+def find_successors(known: Mapping[str, Any], ours: Set[int], since: int) -> List[str]:
+    """Servers that were started in the place of the described one: somebody watches it.
+
+    `since` is the clock of start times before the stop. One that takes longer to come up holds
+    the port when the debug life wants it, and is named then.
+    """
+    found: List[str] = []
+    for stat in procfs.read_all().values() if known.get("argv") else ():
+        if stat.start_time < since or stat.pid in ours or not stat.alive:
+            continue
+        argv = procfs.parse_strings(procfs.read_cmdline(stat.pid))
+        if argv == known["argv"] and procfs.read_link("/proc/%d/cwd" % stat.pid) == known["cwd"]:
+            parent = supervisor.name_process(stat.ppid) if stat.ppid > 1 else "somebody"
+            found.append("process %d was started in its place by %s" % (stat.pid, parent))
+    return found

@@ -1,0 +1,129 @@
+"""What a server leaves outside of its processes: shared memory, memory of GPUs, its port."""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from typing import Iterable, List, NamedTuple, Optional, Set, Tuple
+
+from ..look import gpu
+from ..proc import procfs
+
+_FOLDER = "/dev/shm"
+# What SGLang names its own (`sgl_shm_mq_*`, `sglang_loads_*`: left behind by 0.5.16 and 0.5.23
+# even after a clean SIGTERM, 25 MB each) and the semaphores of multiprocessing, which a SIGKILL
+# leaves. Segments of any other name may be meant to outlive a server.
+_OURS = re.compile(r"(sgl|sem\.mp-)")
+_MAPPED = re.compile(rb"\S+ \S+ \S+ \S+ \d+ +(/dev/shm/[^\n]*)")
+_PORT_S = 5.0
+# Memory comes back within seconds of the last process; pinned host memory delays it.
+_GPU_S = 30.0
+_POLL_S = 0.05
+
+
+class Segment(NamedTuple):
+    """One file of shared memory as a process of the server had it mapped or open."""
+
+    path: str
+    device: int
+    inode: int
+
+
+def find_segments(pids: Iterable[int]) -> Set[Segment]:
+    """The shared memory that these processes use under a name that only SGLang gives."""
+    paths = {path for pid in pids for path in _list_shared(pid)}
+    found = set()
+    for path in paths:
+        if not _OURS.match(os.path.basename(path)):
+            continue
+        try:
+            stat = os.lstat(path)
+        except OSError:
+            continue  # its name is gone already: it ends with its last user
+        found.add(Segment(path, stat.st_dev, stat.st_ino))
+    return found
+
+
+def remove_segments(segments: Iterable[Segment]) -> Tuple[List[str], List[str]]:
+    """Remove those that nobody uses any more: the names removed, and in words what was left."""
+    removed: List[str] = []
+    left: List[str] = []
+    waiting = [segment for segment in sorted(segments) if _is_there(segment)]
+    used = {path for pid in procfs.list_pids() for path in _list_shared(pid)} if waiting else set()
+    for segment in waiting:
+        name = os.path.basename(segment.path)
+        if segment.path in used:
+            left.append("shared memory %s is in use by another process" % name)
+            continue
+        try:
+            os.unlink(segment.path)
+            removed.append(name)
+        except OSError as error:
+            left.append("shared memory %s cannot be removed: %s" % (name, error.strerror))
+    return removed, left
+
+
+def _is_there(segment: Segment) -> bool:
+    """Whether that very file still has its name."""
+    try:
+        stat = os.lstat(segment.path)
+    except OSError:
+        return False
+    return (stat.st_dev, stat.st_ino) == (segment.device, segment.inode)
+
+
+def _list_shared(pid: int) -> Set[str]:
+    """The paths below /dev/shm that a process has mapped or open; none where we may not look."""
+    data = procfs.read_bytes("/proc/%d/maps" % pid) or b""
+    found = {procfs.to_text(path) for path in _MAPPED.findall(data)}
+    folder = "/proc/%d/fd" % pid
+    try:
+        names = os.listdir(folder)
+    except OSError:
+        return found
+    targets = (procfs.read_link("%s/%s" % (folder, name)) for name in names)
+    found.update(target for target in targets if target and target.startswith(_FOLDER + "/"))
+    return found
+
+
+def find_holders(pids: Iterable[int]) -> List[gpu.Holder]:
+    """The memory of GPUs that these processes hold; empty where nobody can tell."""
+    ours = set(pids)
+    return [holder for holder in gpu.read_holders() or [] if holder.pid in ours]
+
+
+def wait_for_gpus(held: List[gpu.Holder], limit_s: float = _GPU_S) -> List[str]:
+    """Wait until none of these holders holds anything; in words what is still held then.
+
+    Their processes are gone: what the driver still lists makes the next start run out of memory.
+    """
+    deadline = time.monotonic() + limit_s
+    while held:
+        held = find_holders(holder.pid for holder in held)
+        if not held or time.monotonic() >= deadline:
+            break
+        time.sleep(10 * _POLL_S)
+    return gpu.describe_held(held)
+
+
+def wait_for_port(port: int, ours: Set[int]) -> List[str]:
+    """Wait until the port is free; one that somebody else holds is named and not waited for."""
+    deadline = time.monotonic() + _PORT_S
+    while True:
+        inodes = [item.inode for item in procfs.list_listeners() if item.port == port]
+        if not inodes:
+            return []
+        owner = procfs.find_owner(inodes, procfs.list_pids())
+        foreign = owner is not None and owner not in ours
+        if foreign or time.monotonic() >= deadline:
+            return ["port %d is still held by %s" % (port, name_owner(owner))]
+        time.sleep(_POLL_S)
+
+
+def name_owner(pid: Optional[int]) -> str:
+    """`process 12 (python -m http.server) of root`, as far as we may know it."""
+    if pid is None:
+        return "a process that we may not see"
+    uid = procfs.read_status(pid).get("Uid", "0").split()[0]
+    return "process %d (%s) of %s" % (pid, procfs.read_title(pid), procfs.user_name(int(uid)))

@@ -1,0 +1,1 @@
+"""A session from its beginning to its end, whoever ends it."""

@@ -1,0 +1,211 @@
+"""The detached process that undoes a session when nobody renews its lease any more."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import traceback
+from typing import Any, Dict, List, Optional
+
+from ..held import lease
+from ..held.lease import Lease
+from ..held.state import JOURNAL, SessionState
+from ..refusal import Refusal
+from ..server import life, process
+
+# Everything that the guard will ever need is imported here: its zipapp and its interpreter's
+# library may be gone by the time it acts.
+from . import recover
+
+__all__ = ["main", "process", "start"]
+
+_POLL_S = 0.1
+_START_WAIT_S = 20.0
+# A lease that cannot be read for this long is as good as over.
+_UNREADABLE_S = 3.0
+# What keeps a revert from working (a read-only mount, a full disk) is mended by people; after
+# that time the next contact does it.
+_RETRY_S = 3600.0
+_RETRY_DELAY_MAX_S = 30.0
+
+
+def start(directory: str) -> Dict[str, int]:
+    """Start the guard of a session and return its `pid` and `start_time` once it watches.
+
+    In a scope of its own where systemd runs the host, so that the end of a login session does not
+    take it along; else, or where that fails, simply detached.
+    """
+    said = []
+    for command in make_commands(directory, os.geteuid()):
+        answer = _ask(command)
+        if "pid" in answer:
+            return {"pid": answer["pid"], "start_time": answer["start_time"]}
+        said.append(str(answer.get("error", "it said nothing")))
+    raise Refusal("guard-failed", "the guard could not be started: %s" % "; ".join(said))
+
+
+def make_commands(
+    directory: str, uid: int, running: str = "/run/systemd/system"
+) -> List[List[str]]:
+    """The command lines to try, best first. `running` is there where systemd runs the host."""
+    plain = [sys.executable, "-I", "-S", *_own_code(), directory]
+    scope = shutil.which("systemd-run")
+    if scope is None or not os.path.isdir(running):
+        return [plain]
+    user = ["--user"] if uid else []
+    return [[scope, *user, "--scope", "--quiet", "--collect", "--", *plain], plain]
+
+
+def _own_code() -> List[str]:
+    """How an interpreter runs this module from where it is: zipapp, unpacked, or source tree."""
+    package = __package__ or ""
+    root = os.path.abspath(__file__)
+    for _ in range(package.count(".") + 2):
+        root = os.path.dirname(root)
+    program = "import sys; sys.path.insert(0, %r); from %s.guard import main; main(sys.argv[1])"
+    return ["-c", program % (root, package)]
+
+
+def _ask(command: List[str]) -> Dict[str, Any]:
+    try:
+        child = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            cwd="/",
+            start_new_session=True,
+        )
+    except OSError as error:
+        return {"error": str(error)}
+    with child:
+        try:
+            out, err = child.communicate(timeout=_START_WAIT_S)
+        except subprocess.TimeoutExpired:
+            child.kill()
+            return {"error": "no answer in %d s" % _START_WAIT_S}
+    try:
+        answer = json.loads(out.decode())
+    except ValueError:
+        lines = err.decode("utf-8", "replace").strip().splitlines()
+        return {"error": lines[-1] if lines else "it said nothing"}
+    return answer if isinstance(answer, dict) else {}
+
+
+def main(session_dir: str) -> int:
+    """Detach, answer on what was stdout, watch; returns in the detached process only."""
+    directory = os.path.abspath(session_dir)
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    os.chdir("/")
+    if os.fork():
+        os._exit(0)
+    os.setsid()
+    if os.fork():
+        os._exit(0)
+    answering = _detach()
+    with lease.flocked(os.path.join(directory, "guard.lock"), 0.0) as alone:
+        answer = lease.me().as_json() if alone else {"error": "a guard watches already"}
+        os.write(answering, json.dumps(answer).encode() + b"\n")
+        os.close(answering)
+        if alone:
+            _Guard(directory).watch()
+    return 0
+
+
+def _detach() -> int:
+    answering = os.dup(1)
+    null = os.open(os.devnull, os.O_RDWR)
+    for fd in (0, 1, 2):
+        os.dup2(null, fd)
+    os.close(null)
+    return answering
+
+
+class _Guard:
+    def __init__(self, directory: str) -> None:
+        self._directory = directory
+
+    def trace(self, text: str) -> None:
+        """Add a line to the guard's own trace; a full disk silences it, nothing more."""
+        stamp = time.strftime("%Y-%m-%d %H:%M:%SZ", time.gmtime())
+        path = os.path.join(self._directory, "guard.trace")
+        with contextlib.suppress(OSError):
+            fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            try:
+                os.write(fd, ("%s %s\n" % (stamp, text)).encode("utf-8", "replace"))
+            finally:
+                os.close(fd)
+
+    def watch(self) -> None:
+        """Wait until the session ended, was kept, or lost its holder; then undo it."""
+        self.trace("watching as process %d" % os.getpid())
+        unreadable_s = 0.0
+        while os.path.exists(os.path.join(self._directory, JOURNAL)):
+            found = lease.read(self._directory)
+            if found is not None and (found.ended or found.is_kept()):
+                self.trace("leaving: the session %s" % ("ended" if found.ended else "is kept"))
+                return
+            unreadable_s = unreadable_s + _POLL_S if found is None else 0.0
+            if unreadable_s > _UNREADABLE_S or (found is not None and not found.is_live()):
+                self._undo_patiently()
+                return
+            time.sleep(_pause(found))
+
+    def _undo_patiently(self) -> None:
+        self.trace("the lease is over")
+        delay_s, limit_s = 0.5, time.monotonic() + _RETRY_S
+        session: Optional[SessionState] = None
+        while time.monotonic() < limit_s:
+            try:
+                if session is None:
+                    session = recover.take_over(self._directory, lease.GUARD, 30.0)
+                if self._undo(session):
+                    return
+            except Refusal as refusal:
+                self.trace("refused: %s: %s" % (refusal.code, refusal.message))
+                if refusal.code in ("fenced", "missing"):
+                    return  # somebody else undoes it
+            except Exception:
+                self.trace(traceback.format_exc())
+            time.sleep(delay_s)
+            delay_s = min(delay_s * 2, _RETRY_DELAY_MAX_S)
+        self.trace("giving up after %d s: the next contact has to undo it" % _RETRY_S)
+
+    def _undo(self, session: SessionState) -> bool:
+        """Run the tail once; true where nothing is left that another try could better."""
+        with session.locked():
+            value = recover.run_tail(session, trace=self.trace)
+            for text in describe(value):
+                self.trace(text)
+                if text not in session.facts.report:  # once, however many tries it takes
+                    session.note("report", by=lease.GUARD, text=text)
+            if not value["left"]:
+                life.forget_server(session)
+                return True
+        drifted = [report for report in value["files"] if report["state"] == "drift"]
+        return len(drifted) == len(value["left"])
+
+
+def _pause(found: Optional[Lease]) -> float:
+    if found is None or found.deadline_s is None or found.by != lease.AGENT:
+        return _POLL_S
+    return min(_POLL_S, max(0.001, found.deadline_s - lease.now_s()))
+
+
+def describe(value: Dict[str, Any]) -> List[str]:
+    """What became of everything, in lines for the next contact."""
+    back = sum(report["state"] in ("reverted", "removed") for report in value["files"])
+    lines = ["the lease ran out: %d of %d files put back" % (back, len(value["files"]))]
+    if value["verified"] and value["files"]:
+        lines[0] += ", all verified"
+    server = value["server"]
+    if server is not None:
+        differences = "; ".join(server["differences"]) or "no differences"
+        lines.append("the original server runs as process %d (%s)" % (server["pid"], differences))
+    return lines + ["left: %s" % text for text in value["left"]]

@@ -1,0 +1,133 @@
+"""What is changed on this host, by whom and until when; reads only, takes no lock."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, Dict, List, Optional
+
+from ..files import files
+from ..held import journal, lease, machine
+from ..held.facts import Facts, PlannedFile
+from ..held.lease import Lease
+from ..held.state import JOURNAL
+from . import begin
+
+Session = Dict[str, Any]
+
+
+def sessions(state_dir: str) -> List[Session]:
+    """Every session of this state directory that has not been filed away, by name and host."""
+    root = os.path.join(state_dir, "sessions")
+    found = []
+    for name in _names(root):
+        for host in _names(os.path.join(root, name)):
+            directory = os.path.join(root, name, host)
+            if os.path.exists(os.path.join(directory, JOURNAL)):
+                found.append(read_session(directory))
+    return found
+
+
+def _names(path: str) -> List[str]:
+    try:
+        return sorted(os.listdir(path))
+    except OSError:
+        return []
+
+
+def read_session(directory: str) -> Session:
+    """One session as its journal, its lease and the disk show it now."""
+    facts = Facts(journal.read(os.path.join(directory, JOURNAL)))
+    held = lease.read(directory)
+    begun = facts.begun or {}
+    now_s = lease.now_s()
+    other = machine.find_other(begun)
+    shown = _show_files(facts) if other is None else []
+    value = {
+        "session": os.path.basename(os.path.dirname(directory)),
+        "host": os.path.basename(directory),
+        "root": facts.root,
+        "holder": begun.get("holder", ""),
+        "since": begun.get("since"),
+        "state": _state(facts, held, [item["state"] for item in shown]),
+        "deadline_s": held.deadline_s if held is not None else None,
+        "now_s": now_s,
+        "expired": held is None or (not held.is_live() and not held.is_kept()),
+        "controller": _controller(held),
+        "guard": "alive" if begin.guard_is_alive(facts) else "dead",
+        "server": _server_state(facts),
+        "ran": bool((facts.server or {}).get("ran")),
+        "files": shown,
+        "report": facts.report,
+        "elsewhere": other,
+    }
+    return value if other is None else dict(value, **_ELSEWHERE, state=_OTHER % other)
+
+
+# What only that machine can tell; a lease counts as running, so that nobody here ends it.
+_ELSEWHERE = {"deadline_s": None, "expired": False, "controller": "elsewhere", "guard": "unknown"}
+_OTHER = "on another machine: %s"
+
+
+def _show_files(facts: Facts) -> List[Dict[str, str]]:
+    shown = [{"path": one.path, "state": _file_state(facts, one)} for one in facts.files]
+    for item in (facts.sharing or {"files": []})["files"]:
+        shown.append({"path": item["path"], "state": _shared_state(item)})
+    return shown
+
+
+def _controller(held: Optional[Lease]) -> str:
+    """Whether somebody drives the session now, or it was left to its guard, or for good."""
+    if held is None or held.by != lease.AGENT or not (held.is_live() or held.is_kept()):
+        return "gone"
+    same_boot = held.boot_id == lease.read_boot_id()
+    if same_boot and not held.let_go and lease.is_alive(held.agent):
+        return "alive"
+    if held.is_kept():
+        return "kept"
+    return "detached" if held.detached else "gone"
+
+
+def _file_state(facts: Facts, one: PlannedFile) -> str:
+    try:
+        seen = files.look(one.path)
+    except OSError as error:
+        return "unknown: %s" % error.strerror
+    if seen.sha256 == one.after_sha256 and one.file in facts.swapping:
+        return "patched"
+    if seen.sha256 == one.before_sha256:  # both `None` for one that is not created yet
+        return "original" if seen.kind != "other" else "drift"
+    if one.file in facts.put_back and not os.path.lexists(one.orig):
+        return "changed after it was put back"
+    return "drift" if one.file in facts.swapping else "changed before the swap"
+
+
+def _shared_state(item: Dict[str, Any]) -> str:
+    try:
+        found = files.look(item["path"]).sha256
+    except OSError as error:
+        return "unknown: %s" % error.strerror
+    states = {item["before_sha256"]: "original", item["after_sha256"]: "patched"}
+    return states.get(found, "drift")
+
+
+def _state(facts: Facts, held: Optional[Lease], states: List[str]) -> str:
+    if facts.verified and facts.by:
+        return "reverted by %s" % facts.by
+    if "drift" in states:
+        return "drift"
+    patched = "patched" if "patched" in states else "staged" if states else "begun"
+    if facts.verified:
+        patched = "reverted"
+    if held is not None and held.is_kept():
+        return "%s, kept" % patched
+    if held is not None and held.boot_id != lease.read_boot_id():
+        return "%s, the host was restarted since" % patched
+    return patched
+
+
+def _server_state(facts: Facts) -> str:
+    if facts.restored is not None:
+        return "restored"
+    if facts.debug is not None or facts.started is not None:
+        return "debug life"
+    return "stopped" if facts.stopping is not None else "untouched"

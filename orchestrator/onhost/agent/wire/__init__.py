@@ -1,0 +1,1 @@
+"""Frames in and out, and the loop that serves requests."""
