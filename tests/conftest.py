@@ -13,6 +13,8 @@ import pytest
 _PATIENCE_S = 10.0
 # Python's own helper of multiprocessing, which lives as long as its process does.
 _TRACKER = "resource_tracker"
+# Fixtures that open a cluster for several tests, by themselves or through `project`.
+_SHARED = frozenset(["shared", "cluster", "project"])
 
 
 @pytest.fixture(autouse=True)
@@ -22,7 +24,7 @@ def no_leaks(request: pytest.FixtureRequest) -> Iterator[None]:
     Clusters that several tests share are started by the first one that needs them; those fixtures
     say of themselves what is whole.
     """
-    shares = {"shared", "cluster"} & set(request.fixturenames)
+    shares = _SHARED & set(request.fixturenames)
     threads, children = set(threading.enumerate()), _children()
     yield
     if shares:

@@ -27,6 +27,8 @@ _NAMES = (
     (r"\b(pid|process) \d+", r"\1 <pid>"),
     (r"(?<=pid <pid> of )[\w.-]+", "<user>"),
     (r"\b\d+\.\d s\b", "<seconds> s"),
+    # A command line is cut at a number of characters, whatever the lengths of its numbers.
+    (r"--[\w-]*\.\.\.$", "--<cut>"),
     (r"\b[0-9a-f]{64}\b", "<sha256>"),
     # Which worker logs first, and how much of it stands in the last lines, is chance.
     (r"  \| \[<time> TP\d\] .*\n", ""),
@@ -104,7 +106,7 @@ class Project:
         lines = _order_progress(text.splitlines())
         text = "".join(f"{line}\n" for line in lines)
         for pattern, name in _NAMES:
-            text = re.sub(pattern, name, text)
+            text = re.sub(pattern, name, text, flags=re.MULTILINE)
         return text
 
 

@@ -101,10 +101,12 @@ def _send(channel: paramiko.Channel, data: bytes) -> None:
 
 @pytest.fixture
 def host(tmp_path: Path) -> Iterator[Host]:
+    # Other tests of this process may share a cluster with servers of its own.
+    before = set(threading.enumerate())
     made = Host(tmp_path)
     yield made
     made.sshd.close()
-    left = [t.name for t in threading.enumerate() if t.name.startswith("demo-sshd")]
+    left = [t.name for t in set(threading.enumerate()) - before if t.name.startswith("demo-sshd")]
     assert not left, "threads outlived the server"
 
 

@@ -142,7 +142,7 @@ class Driver:
         """Stop one life; nothing may be left of it."""
         args = {"which": which, "timeout_s": 10, "port": self.way.port}
         value: dict[str, Any] = self.agent.call("stop-server", args, timeout_s=60).value
-        assert value["left"] == []
+        assert value["left"] == [], value
         return value
 
     def start(self, life: Any) -> dict[str, Any]:

@@ -78,6 +78,7 @@ def told(text: str, folder: Path) -> str:
         (re.escape(str(folder)), "TMP"),
         (r"/[^\s`]*/clusters\d*/cluster\d+/hosts", "HOSTS"),
         (r"\d{8}-\d{6}-([a-z0-9-]+?)-[0-9a-f]{8}\b", r"ID-\1"),
+        (r"runs/\d{8}-\d{6}-([a-z0-9-]*?[a-z])(-\d+)?$", r"runs/TIME-\1"),
         (r"runs/\d{8}-\d{6}-", "runs/TIME-"),
         (r"\S+/traces/\S+\.txt", "TRACE"),
         (r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d( UTC)?", "WHEN"),
@@ -88,7 +89,7 @@ def told(text: str, folder: Path) -> str:
         (r"reverts by itself in \d+ s", "reverts by itself in N s"),
         (r"[\w.-]+@[\w.-]+", "USER@HOST"),
     ):
-        text = re.sub(pattern, word, text)
+        text = re.sub(pattern, word, text, flags=re.MULTILINE)
     return text
 
 

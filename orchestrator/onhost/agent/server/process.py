@@ -85,13 +85,17 @@ def stop(
     wait_for_end(tree, began + (0.0 if refused else timeout_s))
     # A supervisor that still runs it would start what we kill anew.
     killed = set() if way is not None and tree.main is not None else kill(tree)
-    left = refused + tree.describe_left()
+    left = tree.describe_left()
     if port is not None:
         left += remains.wait_for_port(port, tree.pids)
     if not left:
         left += remains.wait_for_gpus(held)
     left += find_successors(known, tree.pids, began_at)
     removed, shared = remains.remove_segments(segments)
+    if left or port is None:
+        left = refused + left
+    else:  # who stops what is not there any more often says that it failed
+        shared = shared + refused
     stopped = sorted(key[0] for key in tree.titles if key not in killed and not is_alive(*key))
     return {
         "stopped": stopped,
