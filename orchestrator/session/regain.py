@@ -58,8 +58,10 @@ def _once(transport: Transport, session_id: str, member: Member) -> None:
             "attach", mine | {"epoch": member.epoch}, timeout_s=_CONNECT_S
         ).value
     except HostError as error:
-        if error.code == "missing":
+        if error.code == "missing" and _is_over(member, error):
             _take_as_ended(member)
+        elif error.code == "missing":
+            _take_as_unknown(member)
         elif error.code == "fenced":
             _ask_guard(member, mine)
         else:
@@ -69,6 +71,26 @@ def _once(transport: Transport, session_id: str, member: Member) -> None:
     member.silent_since_s = time.monotonic()
     member.error = None
     member.notes.append("came back on a new connection")
+
+
+def _is_over(member: Member, error: HostError) -> bool:
+    """Whether a session that is not there was ended, or had not begun to change anything."""
+    return bool(error.data.get("ended")) or not (member.staged or member.stopping)
+
+
+def _take_as_unknown(member: Member) -> None:
+    """The host has lost its journal: what it held can neither be proven nor undone from here."""
+    member.begun = False
+    member.state = member.server = "unknown"
+    member.error = HostError(
+        "the session's directory is gone from this host, with the journal that would undo it",
+        host=member.name,
+        code="lost-state",
+        hints=(
+            "put the state directory back and run `sgldbg revert --all`, or undo it by hand:"
+            " docs/guides/when-a-revert-fails.md",
+        ),
+    )
 
 
 def _take_as_ended(member: Member) -> None:

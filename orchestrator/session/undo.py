@@ -130,7 +130,7 @@ class Undo:
                 "recover", part.mine | {"force": self.force}, timeout_s=_RECOVER_S
             ).value
         except HostError as error:
-            if error.code == "missing":
+            if error.code == "missing" and error.data.get("ended"):
                 return Outcome(part.name, "revert", True, message="it was ended meanwhile")
             state = "patched" if part.left["files"] else "untouched"
             return Outcome(part.name, "revert", False, state, "unknown", error.message)

@@ -51,6 +51,16 @@ def session_dir(state_dir: str, session: str, host: str) -> str:
     return os.path.join(state_dir, "sessions", session, host)
 
 
+def was_ended(directory: str) -> bool:
+    """Whether the session of this directory was filed away, which takes a proven revert.
+
+    A directory that is simply gone proves nothing: somebody may have cleaned up too much.
+    """
+    folder, host = os.path.split(directory)
+    sessions, name = os.path.split(folder)
+    return os.path.exists(os.path.join(os.path.dirname(sessions), "ended", name, host))
+
+
 class SessionState:
     """A session on this host, held by this process under one epoch of its lease."""
 

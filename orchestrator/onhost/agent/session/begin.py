@@ -13,7 +13,7 @@ from ..held import journal, lease, machine
 from ..held.facts import Facts
 from ..held.journal import Journal, Record
 from ..held.lease import Lease
-from ..held.state import JOURNAL, SessionState, session_dir
+from ..held.state import JOURNAL, SessionState, session_dir, was_ended
 from ..refusal import Refusal
 from . import recover
 
@@ -138,7 +138,8 @@ def attach(
     """
     directory = session_dir(state_dir, name, host)
     if not os.path.exists(os.path.join(directory, JOURNAL)):
-        raise Refusal("missing", "there is no session `%s` on this host" % name)
+        message = "there is no session `%s` on this host" % name
+        raise Refusal("missing", message, ended=was_ended(directory))
     machine.refuse_other(os.path.join(directory, JOURNAL))
     before, mine = _take_lease(directory, epoch, keep)
     if before.agent != lease.me():

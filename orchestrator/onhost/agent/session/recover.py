@@ -11,7 +11,7 @@ from ..files import files, probedir, swap
 from ..held import lease, lock, machine
 from ..held.journal import sync_dir
 from ..held.lease import Lease
-from ..held.state import JOURNAL, SessionState
+from ..held.state import JOURNAL, SessionState, was_ended
 from ..refusal import Refusal
 from ..server import life
 
@@ -34,7 +34,8 @@ def recover(
     """
     session_dir = os.path.abspath(session_dir)
     if not os.path.exists(os.path.join(session_dir, JOURNAL)):
-        raise Refusal("missing", "there is no session in `%s`" % session_dir)
+        message = "there is no session in `%s`" % session_dir
+        raise Refusal("missing", message, ended=was_ended(session_dir))
     session = take_over(session_dir, lease.RECOVER, wait_s, here)
     try:
         with session.locked():
@@ -82,7 +83,8 @@ def take_over(session_dir: str, by: str, wait_s: float, here: bool = False) -> S
         if not free and by != lease.GUARD:
             raise Refusal("busy", "another process is at work on this session")
         if not os.path.exists(os.path.join(session_dir, JOURNAL)):
-            raise Refusal("missing", "the session was ended meanwhile")
+            ended = was_ended(session_dir)
+            raise Refusal("missing", "the session is not there any more", ended=ended)
         with lease.exclusive(session_dir):
             now = lease.read(session_dir)
             _refuse_live(now)
