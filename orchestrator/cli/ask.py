@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from orchestrator.cli.options import duration, json_option, project_options
-from orchestrator.diagnostics import render
+from orchestrator.diagnostics import make_visible, render
 from orchestrator.errors import HostError
 from orchestrator.logs.parse import label_of_title
 from orchestrator.model.inventory import Server
@@ -149,7 +149,9 @@ def _show(records: Sequence[Record], *, as_json: bool) -> None:
         values = [value_text(name, value) for name, value in record.values.items()]
         values += [f"{name}: {text}" for name, text in record.errors.items()]
         note = f" ({record.note})" if record.note else ""
-        click.echo(f"{record.host} {worker} {record.kind}: {', '.join(values)}{note}")
+        # Captured text may come from a user's prompt: one line, and nothing for the terminal.
+        shown = make_visible(f"{', '.join(values)}{note}").replace("\n", "\\n")
+        click.echo(f"{record.host} {worker} {record.kind}: {shown}")
 
 
 def _end(

@@ -9,6 +9,8 @@ from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
+import click
+
 from orchestrator.session.fleet import Progress
 from orchestrator.session.probe_runtime import runtime_source
 from orchestrator.session.run import Job, Run, new_session_id
@@ -45,5 +47,10 @@ def open_run(job: Job, progress: Progress) -> Run:
     """A run with its own id, directory and timeline."""
     now = datetime.now()
     session_id = new_session_id(job.session.name, now)
-    run_dir = RunDir.create(job.runs_dir, job.session.name, f"{now:%Y%m%d-%H%M%S}")
+    try:
+        run_dir = RunDir.create(job.runs_dir, job.session.name, f"{now:%Y%m%d-%H%M%S}")
+    except OSError as error:
+        raise click.UsageError(
+            f"the run's directory cannot be made in {job.runs_dir}: {error.strerror}"
+        ) from None
     return Run(job, Timeline(run_dir, progress), run_dir, session_id)

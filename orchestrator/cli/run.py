@@ -13,7 +13,7 @@ from orchestrator.cli.job import open_run, read_job
 from orchestrator.cli.live import LiveProgress
 from orchestrator.cli.options import duration, project_options
 from orchestrator.cli.render import error_facts
-from orchestrator.diagnostics import render, render_outcomes
+from orchestrator.diagnostics import make_visible, render, render_outcomes
 from orchestrator.report.table import verdict_json, verdict_lines
 from orchestrator.session.ending import Ending
 
@@ -56,7 +56,7 @@ def show_ending(ending: Ending, *, as_json: bool) -> None:
         click.echo(json.dumps(ending_facts(ending), indent=2, ensure_ascii=False))
     elif ending.verdict is not None:
         for line in verdict_lines(ending.verdict):
-            click.echo(line)
+            click.echo(make_visible(line))
     said = render(ending.cause) if ending.cause is not None else ""
     if said:
         click.echo(said, err=True)
