@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from orchestrator.diagnostics import render
 from orchestrator.errors import FileError, PatchError
 from orchestrator.model.patch import Patch
-from orchestrator.planning.plan import HostView
+from orchestrator.planning.view import HostView
 from orchestrator.session.engine import Engine
 from orchestrator.spec.cases import Case
 

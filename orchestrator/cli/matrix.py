@@ -10,8 +10,8 @@ from typing import Any
 from orchestrator.diagnostics import render
 from orchestrator.errors import OrchestratorError, PatchError
 from orchestrator.model.patch import Patch
-from orchestrator.planning.plan import HostView
 from orchestrator.planning.survey import Attempt, Survey
+from orchestrator.planning.view import HostView
 from orchestrator.releases.source import Release
 from orchestrator.session.engine import Engine
 

@@ -131,7 +131,7 @@ def _text(name: str, package: str, found: Suggestion, releases: list[Release]) -
 
 def _write_case(engine: Engine, target: Path, case: Path, found: Suggestion) -> None:
     """The function alone, and what the patch makes of it."""
-    from orchestrator.planning.plan import HostView
+    from orchestrator.planning.view import HostView
 
     written = read_patch(target)
     view = HostView("the case", None, {found.anchor.file: found.example}, "/")

@@ -12,9 +12,9 @@ from orchestrator.model.plan import FilePlan, Plan
 from orchestrator.patching.engine import Edited, Fitted, edit_source
 from orchestrator.planning.diffs import make_diff
 from orchestrator.planning.fitting import Holding, Sources, choose
-from orchestrator.planning.plan import HostView
 from orchestrator.planning.table import make_sites
 from orchestrator.planning.versions import check_versions
+from orchestrator.planning.view import HostView
 
 # A file's path, its checksum and the edits to make in it, by site and alternative.
 _Key = tuple[str, str, tuple[tuple[str, int], ...]]

@@ -2,25 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 from orchestrator.model.patch import Patch
 from orchestrator.model.plan import Plan
-
-
-@dataclass(frozen=True, slots=True)
-class HostView:
-    """What one host holds of the files that patches name.
-
-    `files` maps a path to its bytes, or to `None` where no such file exists there; the path of
-    the probe runtime may be among them. `probe_dir` is where that host's runtime finds its table.
-    """
-
-    host: str
-    package_version: str | None
-    files: Mapping[str, bytes | None]
-    probe_dir: str
+from orchestrator.planning.view import HostView
 
 
 def make_plan(

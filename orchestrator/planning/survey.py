@@ -12,7 +12,7 @@ from orchestrator.patching.engine import Fitted, Wanted
 from orchestrator.patching.ladder import find_elsewhere
 from orchestrator.planning.fitting import Sources
 from orchestrator.planning.making import make
-from orchestrator.planning.plan import HostView
+from orchestrator.planning.view import HostView
 
 _RUNTIME = b"def _start(config): pass\n"
 # More files than these are not searched for a statement that moved.

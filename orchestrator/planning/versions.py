@@ -9,7 +9,7 @@ from packaging.version import InvalidVersion, Version
 
 from orchestrator.errors import PatchError
 from orchestrator.model.patch import Patch
-from orchestrator.planning.plan import HostView
+from orchestrator.planning.view import HostView
 
 
 def check_versions(patch: Patch, views: Sequence[HostView]) -> tuple[str, ...]:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, cast
 from orchestrator.errors import PatchError
 from orchestrator.model.patch import Patch, Probe
 from orchestrator.model.plan import Plan
-from orchestrator.planning.plan import HostView
+from orchestrator.planning.view import HostView
 
 if TYPE_CHECKING:
     from orchestrator.patching.suggestion import Suggestion

@@ -10,7 +10,7 @@ from orchestrator.agent.client import AgentClient
 from orchestrator.errors import HostError
 from orchestrator.model.inventory import Host
 from orchestrator.model.outcome import Outcome
-from orchestrator.planning.plan import HostView
+from orchestrator.planning.view import HostView
 from orchestrator.servers.base import Found
 
 

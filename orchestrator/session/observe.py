@@ -10,7 +10,7 @@ from orchestrator.errors import HostError
 from orchestrator.model.inventory import Install, LaunchCommand, Server
 from orchestrator.model.patch import Patch
 from orchestrator.model.plan import Plan
-from orchestrator.planning.plan import HostView
+from orchestrator.planning.view import HostView
 from orchestrator.servers.base import Found, Life, find, for_host
 from orchestrator.session.ending import show_time
 from orchestrator.session.member import Member

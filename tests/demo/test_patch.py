@@ -10,8 +10,9 @@ import pytest
 from orchestrator.demo import layout
 from orchestrator.logs.records import RecordReader
 from orchestrator.model.record import Record
-from orchestrator.planning.plan import HostView, make_plan
+from orchestrator.planning.plan import make_plan
 from orchestrator.planning.table import probe_table
+from orchestrator.planning.view import HostView
 from orchestrator.session.probe_runtime import runtime_source
 from orchestrator.spec.patch import read_patch
 from tests.demo.test_miniature import Server, generate, server

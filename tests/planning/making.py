@@ -7,7 +7,7 @@ from typing import Any
 
 from orchestrator.model.patch import Anchor, Capture, Edit, Insert, Patch, Probe
 from orchestrator.model.source import Span
-from orchestrator.planning.plan import HostView
+from orchestrator.planning.view import HostView
 
 FILE = "sglang/srt/model.py"
 OTHER = "sglang/srt/runner.py"

@@ -20,8 +20,9 @@ from orchestrator.model.patch import (
 )
 from orchestrator.model.plan import Plan
 from orchestrator.patching.splice import remove_insertions
-from orchestrator.planning.plan import HostView, make_plan
+from orchestrator.planning.plan import make_plan
 from orchestrator.planning.table import probe_table
+from orchestrator.planning.view import HostView
 from tests.planning.making import (
     FILE,
     OTHER,

@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 
 from orchestrator.model.patch import Patch
 from orchestrator.model.plan import Plan
-from orchestrator.planning.plan import HostView, make_plan
+from orchestrator.planning.plan import make_plan
+from orchestrator.planning.view import HostView
 from tests.library.books import NAMES, PAGE, read
 from tests.releases.wheels import RELEASES, read_files
 

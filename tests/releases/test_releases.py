@@ -12,7 +12,8 @@ import pytest
 from orchestrator.model.plan import Plan
 from orchestrator.patching.removal import remove_ours
 from orchestrator.patching.splice import remove_insertions
-from orchestrator.planning.plan import HostView, make_plan
+from orchestrator.planning.plan import make_plan
+from orchestrator.planning.view import HostView
 from orchestrator.spec.patch import read_patch
 from tests.releases.wheels import RELEASES, read_release
 

@@ -14,7 +14,7 @@ from orchestrator.errors import PatchError
 from orchestrator.model.patch import Anchor, Edit, Patch, Probe
 from orchestrator.patching.removal import remove_ours
 from orchestrator.patching.splice import remove_insertions
-from orchestrator.planning.plan import HostView
+from orchestrator.planning.view import HostView
 from orchestrator.releases.source import Release
 from orchestrator.session.engine import Engine
 
