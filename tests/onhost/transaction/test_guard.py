@@ -238,7 +238,8 @@ def test_a_stopped_guard(place):
     program = "import sys, time; from orchestrator.onhost.agent.held import lease;"
     program += "from orchestrator.onhost.agent.session import recover;"
     program += "s = recover.take_over(sys.argv[1], lease.GUARD, 1.0);"
-    program += "s.locked().__enter__(); print('at work', flush=True); time.sleep(60)"
+    # Named: a lock that nobody refers to is released at once.
+    program += "held = s.locked(); held.__enter__(); print('at work', flush=True); time.sleep(60)"
     place.expire(agent=NOBODY)
     command = [sys.executable, "-c", program, place.directory()]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as working:
