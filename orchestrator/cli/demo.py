@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -50,7 +51,8 @@ def command(algorithm: str, hosts: int, as_json: bool) -> None:
             left = sorted(str(p) for host in cluster.hosts for p in host.home.rglob("sessions/*"))
     differences = [name for name in before if before[name] != after[name]]
     differences += [f"left behind: {path}" for path in left]
-    show_ending(ending, as_json=as_json)
+    # The run's directory is gone with the cluster.
+    show_ending(replace(ending, run_dir=None), as_json=as_json)
     if not as_json:
         _show_proof(len(before["files"]), differences)
     if not _as_intended(ending, algorithm) or differences:

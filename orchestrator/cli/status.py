@@ -66,8 +66,9 @@ def session_lines(session: Mapping[str, Any]) -> list[str]:
             f"session {session['session']} of {session['holder']}"
             f" since {show_time(session['since'])}: {session['state']}, to be seen there"
         ]
+    guard = f"guard {session['guard']}"
     if session["deadline_s"] is None:
-        until = "kept without an end"
+        until, guard = "without an end", "no guard, as kept"
     elif session["expired"]:
         until = "its lease is over"
     else:
@@ -76,7 +77,7 @@ def session_lines(session: Mapping[str, Any]) -> list[str]:
     lines = [
         f"session {session['session']} of {session['holder']}"
         f" since {show_time(session['since'])}: {session['state']}, {until},"
-        f" guard {session['guard']}, server {session['server']}"
+        f" {guard}, server {session['server']}"
     ]
     lines += [f"  {f['path']}: {f['state']}" for f in session["files"]]
     lines += [f"  guard: {line}" for line in session["report"]]

@@ -62,7 +62,7 @@ def test_apply_status_keep_revert(
     )
     status = sgldbg("status", *inventory)
     assert status.code == 7
-    assert "patched, kept, kept without an end, guard dead, server debug life" in status.out
+    assert "patched, kept, without an end, no guard, as kept, server debug life" in status.out
     refused = sgldbg("run", session, "--runs", tmp_path / "runs")
     assert refused.code == 5
     assert "left so by `sgldbg keep`, kept without an end" in refused.err
