@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+
+import orchestrator
 
 from orchestrator.onhost.agent.proc import procfs
 from orchestrator.onhost.agent.proc.describe import describe
@@ -38,6 +43,54 @@ def test_a_loop_around_the_server(stage: Stage, tmp_path, text):
     found, shell = describe_below(stage, tmp_path, text)
     expected = f"a loop of sh run.sh (pid {shell.pid})"
     assert (found["supervisor"], found["why"]) == (expected, f"{expected} owns it")
+
+
+# Looks at a server that it started itself, as an agent and a server of one job would stand.
+BOTH = """
+import json, subprocess, sys, time
+from orchestrator.onhost.agent.proc.describe import describe
+server = subprocess.Popen({argv}, stdin=subprocess.DEVNULL)
+try:
+    found = describe(server.pid)
+    print(json.dumps([found.get("supervisor"), found.get("wrapper")]))
+finally:
+    server.kill()
+    server.wait()
+"""
+
+
+@pytest.mark.parametrize(
+    "loop",
+    [
+        'while :; do "$@"; break; done',
+        "until sh -c '{python} both.py'; do echo serve.py failed; done",
+        "for n in 1 2; do\n  while [ $n = 1 ]; do {python} both.py; n=2; done\ndone",
+    ],
+)
+def test_a_loop_around_server_and_agent(tmp_path: Path, loop: str):
+    """Whatever runs us as well runs the machine's job, and is no supervisor of the server."""
+    (tmp_path / "serve.py").write_text("import time; time.sleep(60)")
+    (tmp_path / "both.py").write_text(BOTH.format(argv=[sys.executable, "serve.py"]))
+    done = subprocess.run(
+        ["bash", "-c", loop.format(python=sys.executable), "job", sys.executable, "both.py"],
+        cwd=tmp_path,
+        env={"PYTHONPATH": str(Path(orchestrator.__file__).parents[1]), "PATH": "/usr/bin:/bin"},
+        stdout=subprocess.PIPE,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    assert json.loads(done.stdout.splitlines()[0]) == [None, None]
+
+
+@pytest.mark.parametrize("body", ['"$@"', "sh job.sh", "echo; ./job.sh"])
+def test_a_loop_around_what_starts_the_server(stage: Stage, tmp_path, body: str):
+    """The loop may know only the script that leads to the server."""
+    (tmp_path / "job.sh").write_text(f"#!/bin/sh\n{sys.executable} serve.py\ntrue\n")
+    (tmp_path / "job.sh").chmod(0o755)
+    text = f"while sleep 0; do {body}; done\n"
+    found, shell = describe_below(stage, tmp_path, text, "sh", "job.sh")
+    assert found["supervisor"] == f"a loop of sh run.sh (pid {shell.pid})"
 
 
 @pytest.mark.parametrize(

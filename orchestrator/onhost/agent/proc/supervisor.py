@@ -67,17 +67,34 @@ def find_supervisor(pid: int, processes: Dict[int, procfs.Stat]) -> Optional[str
     if container and container != find_container(read_own()):
         return container
     ancestors = procfs.find_ancestors(pid, processes)
-    for stat in ancestors:
+    below = [pid]
+    for stat in _leave_out_ours(ancestors, processes):
         if stat.comm in _PROGRAMS:
             return "%s (pid %d)" % (stat.comm, stat.pid)
-        if stat.comm in _SHELLS and _starts_again(stat.pid, pid):
+        if stat.comm in _SHELLS and _starts_again(stat.pid, below):
             return "a loop of %s" % name_process(stat.pid)
+        below.append(stat.pid)
     if pid != 1 and processes[pid].sid == 1 and any(stat.pid == 1 for stat in ancestors):
         return "%s, the main process of its container, which ends with it," % name_process(1)
     unit = find_unit(cgroups)
-    if unit and _runs_it(unit, [pid] + [stat.pid for stat in ancestors]):
+    if not unit or unit == find_unit(read_own()):
+        return None
+    if _runs_it(unit, [pid] + [stat.pid for stat in ancestors]):
         return "systemd unit %s" % unit
     return None
+
+
+def _leave_out_ours(
+    ancestors: List[procfs.Stat], processes: Dict[int, procfs.Stat]
+) -> List[procfs.Stat]:
+    """The ancestors up to the first that is ours too; what is above it runs both of us.
+
+    So a loop that runs a job with server and agent in it is none around the server, and a
+    supervisord of which sshd and the server are two programs still is one.
+    """
+    ours = {os.getpid()} | {stat.pid for stat in procfs.find_ancestors(os.getpid(), processes)}
+    first = next((at for at, stat in enumerate(ancestors) if stat.pid in ours), len(ancestors))
+    return ancestors[: first + 1]
 
 
 def find_wrapper(pid: int, processes: Dict[int, procfs.Stat]) -> Optional[str]:
@@ -134,14 +151,16 @@ def _read_script(pid: int) -> Optional[str]:
         return ""
 
 
-def _starts_again(shell: int, pid: int) -> bool:
-    """Whether a shell's script has a loop around the server's own command."""
-    text = _read_script(shell)
-    program = commandline.parse_program(procfs.parse_strings(procfs.read_cmdline(pid)))
-    if not text or program is None:
-        return False
-    names = [program.name, os.path.basename(program.name) + " serve", '"$@"', "$@", "$*"]
-    return any(name in body for body in _LOOP.findall(text) for name in names)
+def _starts_again(shell: int, below: Sequence[int]) -> bool:
+    """Whether a shell's script has a loop around the server or what leads to it."""
+    loops = _LOOP.findall(_read_script(shell) or "")
+    names = {'"$@"', "$@", "$*"}
+    for pid in below if loops else ():
+        argv = procfs.parse_strings(procfs.read_cmdline(pid))
+        program = commandline.parse_program(argv)
+        if program is not None and program.name:
+            names |= {program.name, os.path.basename(program.name) + " serve"}
+    return any(name in body for body in loops for name in names)
 
 
 def read_own() -> List[str]:
