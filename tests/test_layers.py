@@ -15,8 +15,11 @@ PACKAGE = "orchestrator"
 SOURCES = sorted((ROOT / PACKAGE).rglob("*.py"))
 
 BELOW = ("model", "errors", "diagnostics")
+# Reading what a user names: needed wherever one may name a pipe, and by no pure part.
+READING = "userfile"
 PARTS = (
     *BELOW,
+    READING,
     "spec",
     "patching",
     "planning",
@@ -32,11 +35,12 @@ ARROWS: dict[str, tuple[str, ...]] = {
     "model": (),
     "errors": ("model",),
     "diagnostics": ("model", "errors"),
-    "spec": BELOW,
+    READING: (),
+    "spec": (*BELOW, READING),
     "patching": ("model", "errors"),
     "planning": ("model", "errors", "patching"),
-    "releases": ("model", "errors"),
-    "transport": ("model", "errors"),
+    "releases": ("model", "errors", READING),
+    "transport": ("model", "errors", READING),
     "agent": ("model", "errors", "transport.base"),
     "onhost.agent": (),
     "onhost.probe": (),

@@ -79,7 +79,7 @@ def _named(path: Path, folders: Sequence[Path]) -> Path:
     """The patch of that name, where the path is no file but could be a name."""
     if not path.exists() and path.suffix == "" and len(path.parts) == 1:
         for folder in list_patch_folders(Path(), folders):
-            if (folder / f"{path}.yaml").is_file():
+            if (folder / f"{path}.yaml").exists():
                 return folder / f"{path}.yaml"
     return path
 

@@ -17,6 +17,7 @@ from orchestrator.releases.wheels import cache_dir
 from orchestrator.session.engine import Engine
 from orchestrator.spec.fields import NAME
 from orchestrator.spec.patch import read_patch
+from orchestrator.spec.reader import read_bytes
 
 
 @click.group("new")
@@ -74,11 +75,11 @@ def _split(place: str) -> tuple[str, int]:
 def _find_source(text: str, package: str, releases: list[Release]) -> tuple[str, bytes]:
     """The file's path from the package's name on, and its bytes."""
     path = Path(text)
-    if path.is_file():
+    if path.exists():
         parts = path.resolve().parts
         if package in parts:
             at = len(parts) - 1 - parts[::-1].index(package)
-            return "/".join(parts[at:]), path.read_bytes()
+            return "/".join(parts[at:]), read_bytes(path)
         message = f"`{text}` is not below a folder `{package}`"
         raise FileErrors([FileError(message, hints=["name its package with --package"])])
     for release in releases[:1]:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from orchestrator.errors import FileError, FileErrors
 from orchestrator.model.patch import Patch
+from orchestrator.spec.reader import read_bytes, read_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,29 +53,29 @@ def _read(path: Path, patch: Patch) -> Case:
     version = path / "version.txt"
     if not before:
         raise _problem(path, "it has neither `before.py` nor `before/`")
-    if bool(after) == error.is_file():
+    if bool(after) == error.exists():
         raise _problem(path, "it needs `after.py` (or `after/`), or else `error.txt`")
     return Case(
         path,
         before,
         after or None,
-        error.read_text(encoding="utf-8") if error.is_file() else None,
-        version.read_text(encoding="utf-8").strip() if version.is_file() else None,
+        read_text(error) if error.exists() else None,
+        read_text(version).strip() if version.exists() else None,
     )
 
 
 def _files(path: Path, name: str, patch: Patch) -> dict[str, bytes]:
     folder, single = path / name, path / f"{name}.py"
     if folder.is_dir():
-        found = sorted(p for p in folder.rglob("*") if p.is_file())
-        return {p.relative_to(folder).as_posix(): p.read_bytes() for p in found}
-    if not single.is_file():
+        found = sorted(p for p in folder.rglob("*") if not p.is_dir())
+        return {p.relative_to(folder).as_posix(): read_bytes(p) for p in found}
+    if not single.exists():
         return {}
     files = patch.files()
     if len(files) != 1:
         hint = f"put it where it belongs, like `{name}/{files[0]}`"
         raise _problem(path, f"the patch names {len(files)} files: which one is `{name}.py`?", hint)
-    return {files[0]: single.read_bytes()}
+    return {files[0]: read_bytes(single)}
 
 
 def _problem(path: Path, message: str, hint: str = "") -> FileErrors:

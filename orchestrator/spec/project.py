@@ -127,12 +127,12 @@ def _patch(session: Session, number: int, folders: Sequence[Path]) -> Patch:
     span = session.spans[f"patches.{number}"]
     if "/" in name or name.endswith(".yaml"):
         path = shorten(Path(os.path.normpath(Path(session.path).absolute().parent / name)))
-        if not path.is_file():
+        if not path.exists():
             raise FileErrors([FileError(f"there is no file `{path}`", span=span)])
         return read_patch(path)
     for folder in folders:
         path = folder / f"{name}.yaml"
-        if path.is_file():
+        if path.exists():
             break
     else:
         known = [file.stem for folder in folders for file in sorted(folder.glob("*.yaml"))]

@@ -12,6 +12,7 @@ from orchestrator.errors import FileError, FileErrors
 from orchestrator.model.source import Span
 from orchestrator.spec.compose import Composer
 from orchestrator.spec.document import LINE_END, Document, Source
+from orchestrator.userfile import read_user_file
 
 MAX_SIZE_BYTES = 1 << 20  # the largest file by hand is a few KB; YAML is parsed at about 0.1 MB/s
 
@@ -38,20 +39,28 @@ def read_document(path: str | Path, code_keys: frozenset[str] = frozenset()) -> 
     Values below one of `code_keys` hold code: there a comment right behind a plain value is taken
     for a part of the code that YAML has cut off, and refused.
     """
-    try:
-        with open(path, "rb") as file:
-            data = file.read(MAX_SIZE_BYTES + 1)
-    except OSError as error:
-        reason = (error.strerror or str(error)).lower()
-        raise FileErrors([FileError(f"cannot read `{path}`: {reason}")]) from None
+    data = read_bytes(path)
     return parse_document(data, str(path), code_keys)
+
+
+def read_bytes(path: str | Path) -> bytes:
+    """The whole file; raises `FileErrors` where it is none, or larger than people write them."""
+    try:
+        return read_user_file(path, MAX_SIZE_BYTES)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise FileErrors(
+            [FileError(f"cannot read `{path}`: {reason[:1].lower()}{reason[1:]}")]
+        ) from None
+
+
+def read_text(path: str | Path) -> str:
+    """As `read_bytes`, of a file that must be UTF-8."""
+    return _decode(read_bytes(path), str(path))
 
 
 def parse_document(data: bytes, path: str, code_keys: frozenset[str] = frozenset()) -> Document:
     """As `read_document`, of bytes that were read from `path`."""
-    if len(data) > MAX_SIZE_BYTES:
-        problem = FileError(f"`{path}` is larger than {MAX_SIZE_BYTES >> 20} MiB")
-        raise FileErrors([problem])
     text = _decode(data, path)
     source = Source(path, tuple(LINE_END.split(text)))
     composer = Composer(source, code_keys)

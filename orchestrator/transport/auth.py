@@ -15,6 +15,9 @@ import paramiko
 from orchestrator.errors import HostError
 from orchestrator.transport.config import SshConfig
 from orchestrator.transport.hostkeys import fingerprint
+from orchestrator.userfile import read_user_file
+
+_MAX_SIZE_BYTES = 1 << 20  # a key takes a few KB
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +91,7 @@ class KeyStrategy:
 
     def _from_file(self, path: str) -> Iterator[_Offer]:
         try:
+            read_user_file(path, _MAX_SIZE_BYTES)  # paramiko would wait for what a pipe brings
             key = paramiko.PKey.from_path(path)
         except FileNotFoundError:
             # The defaults of OpenSSH are listed whether they exist or not.
@@ -108,6 +112,7 @@ class KeyStrategy:
             return
         for certificate in self._config.certificate_files:
             with contextlib.suppress(OSError, ValueError, paramiko.SSHException):
+                read_user_file(certificate, _MAX_SIZE_BYTES)
                 key.load_certificate(certificate)
         if key.public_blob is not None:
             yield _Offer(key, f"{path} with its certificate")
@@ -161,8 +166,8 @@ class _Agent:
 def _read_public(path: str) -> bytes | None:
     """The public half of a key file, where it stands beside it."""
     try:
-        with open(path if path.endswith(".pub") else f"{path}.pub", encoding="ascii") as stream:
-            words = stream.read().split()
+        public = path if path.endswith(".pub") else f"{path}.pub"
+        words = read_user_file(public, _MAX_SIZE_BYTES).decode("ascii").split()
         return base64.b64decode(words[1], validate=True)
     except (OSError, ValueError, IndexError):
         return None

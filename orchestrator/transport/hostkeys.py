@@ -16,7 +16,8 @@ from pathlib import Path
 
 from orchestrator.errors import HostError
 from orchestrator.transport.config import SshConfig
-from orchestrator.transport.revoked import find_revoked
+from orchestrator.transport.revoked import MAX_SIZE_BYTES, find_revoked
+from orchestrator.userfile import read_user_file
 
 _MARKERS = ("@revoked", "@cert-authority")
 _SHOW_COMMAND = "for k in /etc/ssh/ssh_host_*_key.pub; do ssh-keygen -lf $k; done"
@@ -138,8 +139,7 @@ def _read_all(config: SshConfig, name: str) -> KnownHost:
     notes: list[str] = []
     for path in (*config.known_hosts, *config.global_known_hosts):
         try:
-            with open(path, encoding="utf-8", errors="replace") as stream:
-                lines = stream.read().split("\n")
+            lines = read_user_file(path, MAX_SIZE_BYTES).decode("utf-8", "replace").split("\n")
         except FileNotFoundError:
             continue
         except OSError as error:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import base64
 import binascii
-from pathlib import Path
 
 from orchestrator.errors import HostError
 from orchestrator.transport.config import SshConfig
+from orchestrator.userfile import read_user_file
 
 # How OpenSSH's binary key revocation lists begin.
 _KRL = b"SSHKRL\n\x00"
+MAX_SIZE_BYTES = 64 << 20  # some 200,000 keys
 
 
 def find_revoked(config: SshConfig, blob: bytes) -> str | None:
@@ -23,7 +24,7 @@ def find_revoked(config: SshConfig, blob: bytes) -> str | None:
     if path is None:
         return None
     try:
-        data = Path(path).read_bytes()
+        data = read_user_file(path, MAX_SIZE_BYTES)
     except OSError as error:
         raise _unreadable(config, path, error.strerror or str(error)) from error
     if data.startswith(_KRL):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from pathlib import Path
 
@@ -106,6 +107,27 @@ def test_options(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path.rename(project / "more/mine.yaml")
     assert main(["check", "--inventory", "hosts.yml", "--patches", "more"]) == 0
     assert capsys.readouterr().out == "ok sessions/eagle3-zero-acceptance.yaml\n"
+
+
+def test_a_case_that_cannot_be_read(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A pipe among a patch's files is not waited for, and text must be UTF-8."""
+    case = project / "patches" / "cases" / "eagle3-draft-input" / "mine"
+    case.mkdir(parents=True)
+    os.mkfifo(case / "before.py")
+    other = case.with_name("other")
+    other.mkdir()
+    (other / "before.py").write_text("x = 1\n")
+    (other / "error.txt").write_bytes(b"caf\xe9")
+    assert main(["check", "patches/eagle3-draft-input.yaml"]) == 3
+    folder = "patches/cases/eagle3-draft-input"
+    assert capsys.readouterr().err == (
+        f"error: cannot read `{folder}/mine/before.py`: it is a pipe, not a file\n\n"
+        f"error: not UTF-8: byte 0xe9\n"
+        f" --> {folder}/other/error.txt:1:4\n"
+        "  |\n1 | caf\ufffd\n  |    ^\n"
+        "hint: save the file as UTF-8\n\n"
+        f"2 problems in {folder}/other/error.txt\n"
+    )
 
 
 def test_missing_inventory(project: Path, capsys: pytest.CaptureFixture[str]) -> None:

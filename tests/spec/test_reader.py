@@ -123,7 +123,9 @@ def test_size_limit(tmp_path: Path) -> None:
     path.write_bytes(b"a: " + b"x" * MAX_SIZE_BYTES)
     with pytest.raises(FileErrors) as caught:
         read_document(path)
-    assert render(caught.value) == f"error: `{path}` is larger than 1 MiB\n\n1 problem"
+    assert render(caught.value) == (
+        f"error: cannot read `{path}`: it is larger than 1 MiB\n\n1 problem"
+    )
 
 
 @pytest.mark.parametrize(

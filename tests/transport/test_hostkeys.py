@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import base64
+import os
 import subprocess
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -84,6 +86,16 @@ def test_lines_that_cannot_be_used_are_skipped_with_a_note(tmp_path: Path) -> No
         f"{known}:3 was skipped: the marker `@maybe` is not known",
         f"{known}:5 was skipped: certificates of hosts are not checked here",
     )
+
+
+def test_a_known_hosts_that_is_no_file_is_passed_over_with_a_note(tmp_path: Path) -> None:
+    """A pipe is not waited for; /dev/null is the usual name of a file without keys."""
+    pipe, known = tmp_path / "pipe", tmp_path / "known_hosts"
+    os.mkfifo(pipe)
+    known.write_text(f"10.0.0.1 ssh-ed25519 {TEXT}\n")
+    found = read_known_host(config(known, userknownhostsfile=f"{pipe} /dev/null {known}"))
+    assert [key.path for key in found.trusted()] == [str(known)]
+    assert found.notes == (f"{pipe} cannot be read: it is a pipe, not a file",)
 
 
 def test_openssh_agrees_on_names_and_fingerprints(tmp_path: Path) -> None:
@@ -200,16 +212,19 @@ def test_a_listed_key_is_refused(tmp_path: Path) -> None:
         (b"SSHKRL\n\x00rest", "it is a binary key revocation list"),
         (b"ssh-ed25519\n", "line 1 is no public key"),
         (b"\nssh-ed25519 no/base=64\n", "line 2 is no public key"),
+        (os.mkfifo, "it is a pipe, not a file"),
     ],
 )
 def test_without_a_readable_list_no_key_is_good(
-    tmp_path: Path, content: bytes | None, why: str
+    tmp_path: Path, content: bytes | Callable[[Path], object] | None, why: str
 ) -> None:
     """Like OpenSSH: a key that may be revoked is refused, though known_hosts has it."""
     known, listed = tmp_path / "known_hosts", tmp_path / "revoked"
     known.write_text(f"10.0.0.1 ssh-ed25519 {TEXT}\n")
-    if content is not None:
+    if isinstance(content, bytes):
         listed.write_bytes(content)
+    elif content is not None:
+        content(listed)
     assert refused(config(known, revokedhostkeys=str(listed))) == (
         "host-key-unknown\n"
         f"error: `RevokedHostKeys {listed}` cannot be read, so no host key is trusted: {why}\n"

@@ -98,6 +98,10 @@ def test_wrong_key(sshd: Sshd, tmp_path: Path) -> None:
     )
     nothing = sshd.host("h0", identity_file=str(tmp_path / "none"))
     assert f"note: {tmp_path}/none: no such file\n" in refused(nothing)
+    os.mkfifo(tmp_path / "pipe")
+    assert f"note: {tmp_path}/pipe: it is a pipe, not a file\n" in (
+        refused(sshd.host("h0", identity_file=str(tmp_path / "pipe")))
+    )
     (tmp_path / "text").write_text("no key")
     assert f"note: {tmp_path}/text: is no key that can be used" in (
         refused(sshd.host("h0", identity_file=str(tmp_path / "text")))
