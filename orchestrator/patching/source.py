@@ -22,8 +22,23 @@ from orchestrator.patching.reading import Reading, read_python
 _NEWLINE = re.compile(r"\r\n|\r|\n")
 
 
+def _kinds(base: type[cst.CSTNode]) -> Iterator[type[cst.CSTNode]]:
+    yield base
+    for kind in base.__subclasses__():
+        yield from _kinds(kind)
+
+
+# Looked up by the exact type: `isinstance` with LibCST's abstract classes takes ten times as long,
+# for every node of a file.
+_STATEMENTS = frozenset(
+    k for base in (cst.BaseSmallStatement, cst.BaseCompoundStatement) for k in _kinds(base)
+)
+_LINES = _STATEMENTS | {cst.SimpleStatementLine}
+_NOTHING: AbstractContextManager[None] = nullcontext()
+
+
 class Recorder(CodegenState):
-    """Generates code and notes where statements begin.
+    """Generates code and notes where statements and lines begin and end.
 
     LibCST's own position providers need a second walk over the tree, 4 to 5 times the parse;
     this costs nothing beside the generation that is needed anyway.
@@ -34,6 +49,8 @@ class Recorder(CodegenState):
             default_indent=module.default_indent, default_newline=module.default_newline
         )
         self.statements: dict[int, int] = {}
+        self.begins: dict[int, int] = {}
+        self.ends: dict[int, int] = {}
 
     def record_syntactic_position(  # type: ignore[override]  # cheaper than a generator
         self,
@@ -43,9 +60,19 @@ class Recorder(CodegenState):
         end_node: cst.CSTNode | None = None,
     ) -> AbstractContextManager[None]:
         """Called where the code of `node` itself begins, its indentation being out."""
-        if isinstance(node, _STATEMENTS):
+        if type(node) in _STATEMENTS:
             self.statements[id(node)] = len(self.tokens)
         return _NOTHING
+
+    def before_codegen(self, node: cst.CSTNode) -> None:
+        """Called before anything of `node` is out, with its leading lines and indentation."""
+        if type(node) in _LINES:
+            self.begins[id(node)] = len(self.tokens)
+
+    def after_codegen(self, node: cst.CSTNode) -> None:
+        """Called when all of `node` is out."""
+        if type(node) in _LINES:
+            self.ends[id(node)] = len(self.tokens)
 
     def offsets(self) -> list[int]:
         """The offset in the code of every token's begin, and of the end."""
@@ -58,8 +85,6 @@ class Marker(Recorder):
     def __init__(self, module: cst.Module, wanted: frozenset[int]) -> None:
         super().__init__(module)
         self.wanted = wanted
-        self.begins: dict[int, int] = {}
-        self.ends: dict[int, int] = {}
 
     def record_syntactic_position(  # type: ignore[override]
         self,
@@ -82,10 +107,6 @@ class Marker(Recorder):
             self.ends[id(node)] = len(self.tokens)
 
 
-_STATEMENTS = (cst.BaseSmallStatement, cst.BaseCompoundStatement)
-_NOTHING: AbstractContextManager[None] = nullcontext()
-
-
 def generate(module: cst.Module, wanted: frozenset[int]) -> tuple[str, Marker]:
     """The module's code, with the places of the wanted nodes."""
     marker = Marker(module, wanted)
@@ -102,6 +123,7 @@ class Source:
     module: cst.Module
     code: str
     starts: Mapping[int, int]
+    spans: Mapping[int, tuple[int, int]]
 
     @cached_property
     def _line_starts(self) -> list[int]:
@@ -119,6 +141,11 @@ class Source:
     def line_of(self, node: cst.CSTNode) -> int:
         """The line, from 1, on which a statement of this tree begins (`def`, not decorators)."""
         return bisect_right(self._line_starts, self.offset_of(node))
+
+    def code_of(self, node: cst.CSTNode) -> str:
+        """All the code of a statement or line of this tree, with the comments above a line."""
+        begin, end = self.spans[id(node)]
+        return self.code[begin:end]
 
     def place_of(self, node: cst.CSTNode) -> tuple[int, int]:
         """Line and column of a statement as `ast` counts them: from 1, in UTF-8 bytes from 0."""
@@ -165,7 +192,10 @@ def read_source(data: bytes, file: str) -> Source:
     if code.encode(module.encoding) != data:
         raise _lossy(data, code.encode(module.encoding), file)
     starts = {node: offsets[token] for node, token in recorder.statements.items()}
-    return Source(file, data, module, code, starts)
+    last = len(offsets) - 1  # LibCST drops the last end of line again where the file has none
+    ends = recorder.ends
+    spans = {n: (offsets[b], offsets[min(ends[n], last)]) for n, b in recorder.begins.items()}
+    return Source(file, data, module, code, starts, spans)
 
 
 def _check_encoding(data: bytes, file: str) -> None:

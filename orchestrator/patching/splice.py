@@ -51,8 +51,9 @@ def splice(source: Source, changes: Sequence[Change]) -> tuple[bytes, tuple[Inse
     """The patched bytes, and the insertions that make them of the original.
 
     Changes at one place keep their order. Every new byte is generated from the new tree; the rest
-    is the original's own. Raises `PatchError` with state `proof` where the difference is more than
-    what was declared, and `refused` where the file's encoding lacks a character.
+    is the original's own. Statements that no change touches are not generated again: reading the
+    source did that. Raises `PatchError` with state `proof` where the difference is more than what
+    was declared, and `refused` where the file's encoding lacks a character.
     """
     module, woven = _weave(source, changes)
     code, marker = generate(module, woven.wanted())
@@ -73,10 +74,10 @@ def _weave(source: Source, changes: Sequence[Change]) -> tuple[cst.Module, Woven
     """The new tree; calls around expressions get parentheses only where they must (`return(x)`)."""
     for fences in (0, 1):
         try:
-            return Weaver(changes, fences=fences).weave(source.module)
+            return Weaver(changes, source.code_of, fences=fences).weave(source.module)
         except cst.CSTValidationError:
             continue
-    return Weaver(changes, fences=2).weave(source.module)
+    return Weaver(changes, source.code_of, fences=2).weave(source.module)
 
 
 def _inserted(woven: Woven, marker: Marker, offsets: Sequence[int]) -> list[_Range]:
@@ -96,16 +97,12 @@ def _inserted(woven: Woven, marker: Marker, offsets: Sequence[int]) -> list[_Ran
 
 
 def _replaced(source: Source, woven: Woven, marker: Marker, offsets: Sequence[int]) -> list[_Range]:
-    if not woven.replaced:
-        return []
-    code, old = generate(source.module, frozenset(r.old for r in woven.replaced))
-    before = old.offsets()
     ranges = []
     for one in woven.replaced:
         start = offsets[marker.begins[one.new[0]]]
         end = offsets[min(marker.ends[one.new[-1]], len(offsets) - 1)]
-        was = before[old.begins[one.old]], before[min(old.ends[one.old], len(before) - 1)]
-        ranges.append(_Range(start, end, code[was[0] : was[1]]))
+        begin, stop = source.spans[one.old]
+        ranges.append(_Range(start, end, source.code[begin:stop]))
     return ranges
 
 

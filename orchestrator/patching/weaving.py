@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
 import libcst as cst
+from libcst._nodes.internal import CodegenState
 
 from orchestrator.patching.structure.walk import Path
 
@@ -77,15 +78,39 @@ class _Spot:
     after: Sequence[cst.CSTNode]
 
 
-class Weaver:
-    """One use of it makes one new tree.
+class _Known:
+    """Stands in a new tree for a statement that no change touches, with its code.
 
+    To generate the whole tree again is a third of the parse.
+    """
+
+    __slots__ = ("code",)
+
+    def __init__(self, code: str) -> None:
+        self.code = code
+
+    def _codegen(self, state: CodegenState) -> None:
+        line = state.default_newline
+        if self.code.endswith(("\n", "\r")):
+            state.add_token(self.code)
+        else:
+            # The end of the file, which has no end of line: LibCST drops the last token there.
+            state.tokens += [self.code, line]
+
+
+class Weaver:
+    """One use of it makes one new tree, for generating code and nothing else.
+
+    `code_of` gives the code of a statement of the old tree, so that what stays is not generated.
     `fences`: calls around expressions get parentheses nowhere (0), around expressions that have
     some themselves (1), or wherever a word may touch the expression (2).
     """
 
-    def __init__(self, changes: Sequence[Placed], *, fences: int = 0) -> None:
+    def __init__(
+        self, changes: Sequence[Placed], code_of: Callable[[cst.CSTNode], str], *, fences: int = 0
+    ) -> None:
         self.fences = fences
+        self.code_of = code_of
         self.woven = Woven()
         self.at: dict[int, list[Placed]] = {}
         self.around: dict[tuple[int, str, int | None], list[Placed]] = {}
@@ -122,7 +147,15 @@ class Weaver:
             small = isinstance(node, cst.SimpleStatementLine | cst.SimpleStatementSuite)
             put = self.join if small else self.stack
             changed["body"] = put(body, list(getattr(node, "body", ())), self.at[id(node)])
+        if isinstance(node, cst.Module | cst.IndentedBlock):
+            changed["body"] = self.known(node.body, changed["body"])
         return node.with_changes(**changed)
+
+    def known(self, old: Sequence[cst.CSTNode], new: object) -> list[object]:
+        """The statements of a block, those that stayed as they were by their code alone."""
+        assert isinstance(new, list)
+        stayed = {id(n) for n in old}
+        return [_Known(self.code_of(n)) if id(n) in stayed else n for n in new]
 
     def child(self, place: tuple[int, str, int | None], node: cst.CSTNode) -> cst.CSTNode:
         new = self.copy(node) if id(node) in self.below or id(node) in self.at else node
