@@ -40,7 +40,8 @@ def _matrix(where: Path, kinds: tuple[str, ...]) -> int:
 
 
 def _fuzz(where: Path, steps: int) -> int:
-    totals: dict[str, Any] = {"steps": 0, "rounds": 0, "kills": 0, "trees": 0, "seconds": 0}
+    counted = ("steps", "rounds", "kills", "trees", "patched", "seconds")
+    totals: dict[str, Any] = dict.fromkeys(counted, 0)
     while totals["steps"] < steps:
         number = SEED * 1000 + totals["rounds"]
         part = min(_STEPS_EACH, steps - totals["steps"])
@@ -50,8 +51,9 @@ def _fuzz(where: Path, steps: int) -> int:
             print(f"fuzz with seed {number} after {found['steps']} steps: {found['failure']}")
             return 1
     print(
-        f"fuzz: {totals['steps']} steps in {totals['rounds']} rounds, {totals['kills']} kills,"
-        f" {totals['trees']} trees compared, 0 differences, {totals['seconds']:.0f} s",
+        f"fuzz: {totals['steps']} steps in {totals['rounds']} rounds, {totals['patched']} of them"
+        f" with patched files, {totals['kills']} kills, {totals['trees']} trees compared,"
+        f" 0 differences, {totals['seconds']:.0f} s",
         flush=True,
     )
     return 0

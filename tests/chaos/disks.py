@@ -22,12 +22,15 @@ KINDS = ("tmpfs", "ext4", "xfs", "btrfs", "overlay")
 
 
 def can_mount(kind: str, directory: Path) -> bool:
-    """Whether this machine lets us have a file system of that kind."""
+    """Whether this machine lets us have a file system of that kind, with attributes of users."""
     where = directory / "try"
     where.mkdir(parents=True)
     try:
         mount(kind, where)
-        unmount(where)
+        try:
+            os.setxattr(where, "user.try", b"")
+        finally:
+            unmount(where)
     except (OSError, subprocess.CalledProcessError):
         return False
     finally:
