@@ -75,7 +75,8 @@ def read_stream(agent: AgentClient, life: Life, name: str) -> tuple[str, ...]:
     if path is None and unit is None:
         return ()
     if path is None:
-        return _read(agent, {"path": None, "unit": unit, "lines": LINES})
+        asked = {"path": None, "unit": unit, "invocation": life.get("invocation")}
+        return _read(agent, {**asked, "lines": LINES})
     return _read(agent, {"path": path, "lines": LINES, "start": life.get(f"{name}_from", 0)})
 
 

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,7 @@ from orchestrator.transport.routes import open_transport
 from tests.onhost.process.conftest import wait_for
 
 from .conftest import Bench
+from .real_systemd import RealSystemd
 
 UNIT = "kimi.service"
 STANDIN = Path(__file__).with_name("standin_systemctl.py")
@@ -52,15 +54,24 @@ esac
 
 
 class Way:
-    """One running server, and what the inventory says of it."""
+    """One running server, and what the inventory says of it.
 
-    def __init__(self, name: str, bench: Bench, port: int) -> None:
+    With `manager` it runs below a real systemd, in process numbers of its own.
+    """
+
+    def __init__(
+        self, name: str, bench: Bench, port: int, manager: RealSystemd | None = None
+    ) -> None:
         self.name = name
-        self.host = HOST
+        self.manager = manager
+        self.enter = manager.enter if manager else ()
+        self.host = replace(HOST, enter=self.enter)
         self.bench = bench
         self.port = port
         self.install = Install("env", sys.executable, bench.package)
         self.root = bench.folder / "systemd"
+        self.units = manager.units if manager else self.root / "etc"
+        self.runtime = manager.runtime if manager else self.root / "run/systemd/system"
         self.argv = bench.argv("--port", str(port))
 
     @property
@@ -96,10 +107,15 @@ class Way:
         else:
             self.bench.run("--port", str(self.port))
 
+    def outer(self, pid: int) -> int:
+        """The number that a process of its host has for the test."""
+        return self.manager.outer(pid) if self.manager else pid
+
     def _start_unit(self) -> None:
-        (self.root / "etc").mkdir(parents=True)
-        (self.root / "run/systemd/system").mkdir(parents=True)
-        (self.root / "etc" / UNIT).write_text(
+        if not self.manager:
+            self.units.mkdir(parents=True)
+            self.runtime.mkdir(parents=True)
+        (self.units / UNIT).write_text(
             "[Service]\n"
             f"ExecStart={' '.join(self.argv)}\n"
             f"WorkingDirectory={self.bench.folder}\n"
@@ -111,13 +127,14 @@ class Way:
 
     def run(self, command: list[str], ready: str | None) -> None:
         plain = {n: v for n, v in os.environ.items() if not n.startswith("SGLDBG_")}
-        subprocess.run(command, check=True, env=plain, stdin=subprocess.DEVNULL)
+        words = [*self.enter, *command]
+        subprocess.run(words, check=True, env=plain, stdin=subprocess.DEVNULL, timeout=60)
         if ready:
             wait_for((self.bench.folder / ready).exists, ready)
 
     def drop_ins(self) -> list[Path]:
         """What lies beside the unit, which is nothing unless a debug life runs."""
-        return sorted((self.root / "run").rglob("*.d"))
+        return sorted(self.runtime.glob("*.d"))
 
 
 class Driver:
@@ -154,13 +171,13 @@ class Driver:
             "cwd": life.cwd,
         }
         value: dict[str, Any] = self.agent.call("start-server", args, timeout_s=60).value
-        self.way.bench.stage.note(value["pid"])
+        self.way.bench.stage.note(self.way.outer(value["pid"]))
         return value
 
     def restore(self) -> dict[str, Any]:
         """Start the original again."""
         value: dict[str, Any] = self.agent.call("restore-server", timeout_s=60).value
-        self.way.bench.stage.note(value["pid"])
+        self.way.bench.stage.note(self.way.outer(value["pid"]))
         return value
 
     def wait_ready(self, life: dict[str, Any]) -> str:
@@ -180,14 +197,16 @@ def open_driver(way: Way) -> Iterator[Driver]:
         agent.close()
 
 
-def prepare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, root: Path) -> None:
-    """Nothing outside of the test's folder, and a stand-in for systemd's tools on the PATH."""
+def prepare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, root: Path | None) -> None:
+    """Nothing outside of the test's folder; with `root`, a stand-in for systemd's tools."""
     folder, temporary = tmp_path / "tools", tmp_path / "tmp"
     temporary.mkdir()
     folder.mkdir()
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("TMPDIR", str(temporary))
     monkeypatch.setenv("SGLDBG_STATE", str(tmp_path / "state"))
+    if root is None:
+        return
     monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
     monkeypatch.setenv("STANDIN_SYSTEMD", str(root))
     for name in ("systemctl", "journalctl"):

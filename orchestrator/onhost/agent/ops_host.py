@@ -130,7 +130,7 @@ def _find_owner(inodes: Any) -> Optional[str]:
 
 def _tail(context: Context, args: Args, raw: bytes) -> Result:
     if args.get("unit"):
-        return None, systemd.read_journal(args["unit"], args["lines"])
+        return None, systemd.read_journal(args["unit"], args["lines"], args.get("invocation"))
     return None, tail.read_tail(args["path"], args["lines"], args.get("start") or 0)
 
 
@@ -157,7 +157,7 @@ def _read_spool(context: Context, args: Args, raw: bytes) -> Result:
 
 
 def _status(context: Context, args: Args, raw: bytes) -> Result:
-    return {"sessions": sessions(context.state_dir)}, b""
+    return {"sessions": sessions(context.state_dir, args.get("packages") or ())}, b""
 
 
 OPS: Dict[str, Op] = {

@@ -207,11 +207,16 @@ def _quote(word: str, variables: bool = True) -> str:
     return "".join(c if c >= " " else "\\x%02x" % ord(c) for c in text)
 
 
-def read_journal(unit: str, lines: int) -> bytes:
-    """The last lines of a unit's latest life in the journal; empty where nobody keeps any."""
-    invocation = _show(unit).get("InvocationID")
+def read_journal(unit: str, lines: int, invocation: Optional[str] = None) -> bytes:
+    """The last lines of one life of a unit in the journal, of the latest where none is named.
+
+    A unit that is started again by itself has another life by the time that one looks for the
+    last words of the first. Empty where nobody keeps any.
+    """
+    invocation = invocation or _show(unit).get("InvocationID")
     if not invocation:
         return b""
+    _run(["journalctl", "--sync"], _SHOW_S)  # what was printed last may be on its way yet
     command = ["journalctl", "--no-pager", "--quiet", "--output=cat", "--lines=%d" % lines]
     # What it printed, and what systemd says of it.
     matches = ["_SYSTEMD_INVOCATION_ID=" + invocation, "+", "INVOCATION_ID=" + invocation]
@@ -227,7 +232,8 @@ def _start(way: Mapping[str, Any]) -> Dict[str, Any]:
         state = _show(way["unit"])
         found = _find_main(int(state.get("MainPID") or 0), way["package"])
         if found is not None:
-            return {"pid": found.pid, "start_time": found.start_time}
+            life = {"pid": found.pid, "start_time": found.start_time}
+            return dict(life, invocation=state.get("InvocationID"))
         active = state.get("ActiveState", "unknown")
         over = time.monotonic() >= deadline
         if over or (active in ("failed", "inactive") and not _is_queued(way["unit"])):
