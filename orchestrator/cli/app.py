@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import os
-import select
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from importlib import import_module
 from typing import TYPE_CHECKING
 
 import click
+
+from orchestrator.cli.interrupts import INTERRUPTED, begin_command, settle
+from orchestrator.cli.outlets import Outlets, open_outlets
 
 if TYPE_CHECKING:
     from orchestrator.errors import OrchestratorError
@@ -31,9 +33,15 @@ COMMANDS = {
     "schema": "Print the JSON Schema of a kind of file.",
 }
 
+# What may have changed a host: their exit codes tell of hosts, whoever got the output.
+CHANGING = frozenset({"run", "apply", "ask", "keep", "revert", "demo"})
+# What works on hosts that are other than they were: interrupted, it cannot say how they are now.
+RESTORING = frozenset({"keep", "revert"})
+
 CLOSED_PIPE = 141  # what a shell reports of a program that SIGPIPE ended
+LOST_OUTPUT = 74  # sysexits.h: an error while writing
 OUR_BUG = 70
-INTERRUPTED = 130
+NOT_RESTORED = 7
 
 
 class LazyGroup(click.Group):
@@ -48,6 +56,7 @@ class LazyGroup(click.Group):
         if cmd_name not in COMMANDS:
             return None
         module = import_module(f"orchestrator.cli.{cmd_name}")
+        begin_command()
         command: click.Command = module.command
         return command
 
@@ -79,21 +88,36 @@ def group() -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line; the exit code. Errors are told on stderr."""
-    try:
-        code = _run(list(sys.argv[1:] if arguments is None else arguments))
-        sys.stdout.flush()
-    except BrokenPipeError as error:
-        if not _is_output_closed():
-            return report_bug(error)
-        # Whoever read our output has seen enough. What is still buffered must not fail at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-        return CLOSED_PIPE
-    return code
+    """Run the command line; the exit code. Errors are told on stderr.
+
+    Output that nobody gets does not fail a command, and never hides in what state hosts are.
+    """
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    code = INTERRUPTED
+    with open_outlets() as outlets:
+        with suppress(KeyboardInterrupt):  # one that comes between the two
+            code = _run(given)
+            settle(code)
+        outlets.stdout.flush()
+        return _settle_output(outlets, code, given)
+
+
+def _settle_output(outlets: Outlets, code: int, arguments: Sequence[str]) -> int:
+    """The exit code where stdout was lost: success of what was to be read only is none then."""
+    problem = outlets.stdout.problem
+    if problem is None:
+        return code
+    changes = bool(CHANGING.intersection(arguments[:1]))
+    if outlets.reader_left:
+        if changes:
+            click.echo("what stdout was to show was not read to its end", err=True)
+        return code if changes or code else CLOSED_PIPE
+    click.echo(f"stdout took no more: {(problem.strerror or str(problem)).lower()}", err=True)
+    return code if changes or code else LOST_OUTPUT
 
 
 def _run(arguments: list[str]) -> int:
-    # Not `group.main`: it takes a closed pipe for exit code 1, which here is an answer.
+    # Not `group.main`: it has exit codes of its own, 1 among them, which here is an answer.
     try:
         with group.make_context("sgldbg", arguments) as context:
             result = group.invoke(context)
@@ -105,10 +129,7 @@ def _run(arguments: list[str]) -> int:
         error.show()
         return error.exit_code
     except (click.Abort, KeyboardInterrupt):
-        click.echo("interrupted", err=True)
-        return INTERRUPTED
-    except BrokenPipeError:
-        raise
+        return _tell_interrupted(arguments)
     except Exception as error:
         from orchestrator.errors import OrchestratorError
 
@@ -118,12 +139,13 @@ def _run(arguments: list[str]) -> int:
     return result if isinstance(result, int) else 0
 
 
-def _is_output_closed() -> bool:
-    """Whether nobody reads our stdout or stderr any more."""
-    poll = select.poll()
-    for descriptor in (1, 2):
-        poll.register(descriptor, 0)
-    return any(event & select.POLLERR for _, event in poll.poll(0))
+def _tell_interrupted(arguments: Sequence[str]) -> int:
+    """130 says that all is as it was, which a revert that was cut short cannot know."""
+    if RESTORING.intersection(arguments[:1]):
+        click.echo("interrupted; `sgldbg status` shows what is left", err=True)
+        return NOT_RESTORED
+    click.echo("interrupted", err=True)
+    return INTERRUPTED
 
 
 def _report(error: OrchestratorError) -> int:

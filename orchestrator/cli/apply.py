@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from orchestrator.cli.interrupts import hold_signals, settle
 from orchestrator.cli.job import open_run, read_job
 from orchestrator.cli.live import LiveProgress
 from orchestrator.cli.options import duration, json_option, project_options
@@ -39,7 +40,10 @@ def command(
     lease_s = _LEASE_S if lease is None else lease
     job = read_job(session_file, inventory, patches, runs)
     with LiveProgress([h.name for h in job.hosts]) as progress:
-        ending = open_run(job, progress).apply(lease_s)
+        run = open_run(job, progress)
+        hold_signals()
+        ending = run.apply(lease_s)
+        settle(int(ending.exit_code))
     show_ending(ending, as_json=as_json)
     if ending.applied:
         click.echo(

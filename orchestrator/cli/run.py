@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 
 from orchestrator.cli.app import report_bug
+from orchestrator.cli.interrupts import hold_signals, settle
 from orchestrator.cli.job import open_run, read_job
 from orchestrator.cli.live import LiveProgress
 from orchestrator.cli.options import duration, project_options
@@ -45,7 +46,10 @@ def command(
     """
     job = read_job(session_file, inventory, patches, runs, lease)
     with LiveProgress([h.name for h in job.hosts]) as progress:
-        ending = open_run(job, progress).execute()
+        run = open_run(job, progress)
+        hold_signals()
+        ending = run.execute()
+        settle(int(ending.exit_code))
     show_ending(ending, as_json=as_json)
     raise SystemExit(int(ending.exit_code))
 

@@ -26,7 +26,9 @@ def signals_end(fleet: Fleet) -> Iterator[None]:
 
     watcher = threading.Thread(target=_watch, args=(reading, fleet), name="sgldbg-signals")
     watcher.start()
-    before = {n: signal.signal(n, handler) for n in _NUMBERS}
+    # Who runs us by `nohup` wants us to outlive the terminal.
+    numbers = [n for n in _NUMBERS if (n, signal.getsignal(n)) != (signal.SIGHUP, signal.SIG_IGN)]
+    before = {n: signal.signal(n, handler) for n in numbers}
     try:
         yield
     finally:

@@ -135,21 +135,22 @@ class Running:
 
 
 @contextlib.contextmanager
-def start(*arguments: object, closed_stderr: bool = False) -> Iterator[Running]:
+def start(*arguments: object, unheard: bool = False) -> Iterator[Running]:
     """Run a command in a process; it is killed where the test leaves it running.
 
-    With `closed_stderr` nobody reads what it says from the first line on.
+    `unheard`: nobody reads its stderr from the first line on, and its stdout takes nothing.
     """
     process = subprocess.Popen(
-        [sys.executable, "-m", "orchestrator", *(str(a) for a in arguments)],
+        [*_to(unheard), sys.executable, "-m", "orchestrator", *(str(a) for a in arguments)],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         process_group=0,
+        preexec_fn=_hear_hangups,
     )
     assert process.stderr is not None
-    if closed_stderr:
+    if unheard:
         process.stderr.close()
     running = Running(process)
     try:
@@ -162,6 +163,16 @@ def start(*arguments: object, closed_stderr: bool = False) -> Iterator[Running]:
         for stream in (process.stdout, process.stderr):
             assert stream is not None
             stream.close()
+
+
+def _to(unheard: bool) -> list[str]:
+    """Words before a command line; exec keeps the pid for `send`."""
+    return ["/bin/sh", "-c", 'exec "$@" > /dev/full', "sh"] if unheard else []
+
+
+def _hear_hangups() -> None:
+    """Where the tests themselves run under `nohup`, the commands are not to."""
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 def seconds_since(began: float) -> float:
