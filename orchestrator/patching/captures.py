@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from orchestrator.errors import PatchError
 from orchestrator.model.patch import Capture, Probe
 from orchestrator.model.source import Span
-from orchestrator.patching.flow import names_bound
+from orchestrator.patching.names import names_bound
 from orchestrator.patching.reading import kind_of
 from orchestrator.patching.standing import Standing, class_of, mangled
 
@@ -81,7 +81,7 @@ def sure_names(probe: Probe, standing: Standing) -> list[str]:
     bound on every way to the place: reading them there cannot fail.
     """
     names = {mangled(n, class_of(standing)) for n in free_names(probe)}
-    bound = standing.state or {}
+    bound = standing.certain or {}
     return sorted(n for n in names if bound.get(n) and _is_own(_lookup(standing.table, n)))
 
 

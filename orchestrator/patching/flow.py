@@ -5,23 +5,30 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from orchestrator.patching.names import (
+    DEFINITIONS,
+    assigned,
+    evaluated_at_once,
+    names_bound,
+    names_gone,
+)
+
 # Name to whether it is bound on every way (else on some); `None` where no way leads.
 State = Mapping[str, bool] | None
 
 _LOOPS = (ast.For, ast.AsyncFor, ast.While)
-_DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
-_LAZY = (ast.Lambda, *_DEFINITIONS)
 # `except*` came with 3.11, so that every Python of the controller knows it.
 _TRIES = (ast.Try, ast.TryStar)
 
 
-def bound_at(owner: ast.AST, place: ast.stmt, side: str) -> State:
+def bound_at(owner: ast.AST, place: ast.stmt, side: str, *, strict: bool = False) -> State:
     """The names bound before or after `place`, a statement of `owner` itself.
 
     `owner` is a module, class or function; `None` means that no way leads there. Where it cannot
-    be sure (loops, handlers, context managers that swallow), a name counts as bound on some ways.
+    be sure (loops, handlers, `suppress`), a name counts as bound on some ways. `strict`: any
+    context manager may swallow what its body raises; else it would be said of every `with`.
     """
-    flow = _Flow(place, side)
+    flow = _Flow(place, side, strict)
     state: State = {}
     if isinstance(owner, ast.FunctionDef | ast.AsyncFunctionDef):
         state = dict.fromkeys(_parameters(owner.args), True)
@@ -35,45 +42,13 @@ def _parameters(args: ast.arguments) -> Iterator[str]:
             yield arg.arg
 
 
-def names_bound(node: ast.AST) -> list[tuple[str, int]]:
-    """Every name that a statement or block binds in its own scope, with its line, in order."""
-    return sorted(_names_bound(node), key=lambda found: found[1])
-
-
-def _names_bound(node: ast.AST) -> Iterator[tuple[str, int]]:
-    waiting = [node]
-    while waiting:
-        item = waiting.pop()
-        for name in _binds(item):
-            yield name, getattr(item, "lineno", 0)
-        if isinstance(item, ast.comprehension):
-            waiting.extend((item.iter, *item.ifs))  # its own variable stays inside it
-        elif item is node or not isinstance(item, _LAZY):
-            waiting.extend(ast.iter_child_nodes(item))
-
-
-def _binds(item: ast.AST) -> Iterator[str]:
-    if isinstance(item, ast.Name) and isinstance(item.ctx, ast.Store):
-        yield item.id
-    elif isinstance(item, _DEFINITIONS):
-        yield item.name
-    elif isinstance(item, ast.ExceptHandler | ast.MatchAs | ast.MatchStar):
-        if item.name:
-            yield item.name
-    elif isinstance(item, ast.MatchMapping) and item.rest:
-        yield item.rest
-    elif isinstance(item, ast.Import | ast.ImportFrom):
-        for alias in item.names:
-            if alias.name != "*":
-                yield alias.asname or alias.name.split(".", 1)[0]
-
-
 class _Flow:
     """One walk over a scope's statements that remembers the state at one of them."""
 
-    def __init__(self, place: ast.stmt, side: str) -> None:
+    def __init__(self, place: ast.stmt, side: str, strict: bool) -> None:
         self.place = place
         self.side = side
+        self.strict = strict
         self.found: State = None
         self.breaks: list[State] = []
 
@@ -95,8 +70,8 @@ class _Flow:
             self.breaks.append(state)
             return None
         if isinstance(node, ast.If):
-            state = _bind(state, _walrus(node.test))
-            return _join(self.block(node.body, state), self.block(node.orelse, state))
+            then = self.block(node.body, _evaluated(state, node.test, True))
+            return _join(then, self.block(node.orelse, _evaluated(state, node.test, False)))
         if isinstance(node, _LOOPS):
             return self.loop(node, state)
         if isinstance(node, ast.With | ast.AsyncWith):
@@ -106,42 +81,57 @@ class _Flow:
         if isinstance(node, ast.Match):
             return self.match(node, state)
         if isinstance(node, ast.Delete):
-            gone = {t.id for t in node.targets if isinstance(t, ast.Name)}
-            return {n: sure for n, sure in (state or {}).items() if n not in gone}
-        if isinstance(node, _DEFINITIONS):
+            gone = names_gone(node)
+            left = _evaluated(state, node)
+            return {n: sure for n, sure in (left or {}).items() if n not in gone}
+        if isinstance(node, DEFINITIONS):
+            for part in evaluated_at_once(node):
+                state = _evaluated(state, part)
             return _bind(state, [node.name])
         if isinstance(node, ast.AnnAssign) and node.value is None:
             return state
-        return _bind(state, (name for name, _ in names_bound(node)))
+        return _evaluated(state, node)
 
     def loop(self, node: ast.For | ast.AsyncFor | ast.While, state: State) -> State:
         outer, self.breaks = self.breaks, []
+        if not isinstance(node, ast.While):
+            state = _evaluated(state, node.iter)
         entry = _perhaps(state, node)  # what an earlier turn may have bound
-        inner: State = entry
         if isinstance(node, ast.While):
-            inner = _bind(inner, _walrus(node.test))
+            inner = _evaluated(entry, node.test, True)
+            left = _evaluated(entry, node.test, False)
         else:
-            inner = _bind(inner, (name for name, _ in names_bound(node.target)))
+            inner = _bind(entry, (name for name, _ in names_bound(node.target)))
+            left = entry
         self.block(node.body, inner)
         endless = (
             isinstance(node, ast.While)
             and isinstance(node.test, ast.Constant)
             and bool(node.test.value)
         )
-        left = None if endless else self.block(node.orelse, entry)
+        left = None if endless else self.block(node.orelse, left)
         for way in self.breaks:
             left = _join(left, way)
         self.breaks = outer
         return left
 
     def with_(self, node: ast.With | ast.AsyncWith, state: State) -> State:
+        caught: State = None  # what is bound wherever in it an exception may be swallowed
         for item in node.items:
-            state = _bind(state, _walrus(item.context_expr))
+            state = _evaluated(state, item.context_expr)
+            # Only a plain name is bound for certain once the manager stands guard.
             if item.optional_vars is not None:
-                state = _bind(state, (name for name, _ in names_bound(item.optional_vars)))
+                names = [name for name, _ in names_bound(item.optional_vars)]
+                plain = isinstance(item.optional_vars, ast.Name)
+                entered, state = (_bind(state, names) if plain else state), _bind(state, names)
+            else:
+                entered = state
+            if caught is None and (self.strict or _is_suppress(item.context_expr)):
+                caught = entered
         left = self.block(node.body, state)
-        # The manager may swallow the exception that ended the body.
-        return left if left is not None else _perhaps(state, node)
+        if left is None and caught is None:
+            caught = state  # any manager may swallow what ended the body
+        return _join(left, _perhaps(caught, node))
 
     def try_(self, node: ast.Try | ast.TryStar, state: State) -> State:
         body = ast.Module(body=node.body, type_ignores=[])
@@ -149,6 +139,8 @@ class _Flow:
         left = self.block(node.orelse, self.block(node.body, state))
         for handler in node.handlers:
             entry = _bind(failed, [handler.name] if handler.name else [])
+            if handler.type is not None:
+                entry = _join(entry, _evaluated(entry, handler.type))
             way = self.block(handler.body, entry)
             if way is not None and handler.name:
                 way = {n: sure for n, sure in way.items() if n != handler.name}
@@ -164,13 +156,17 @@ class _Flow:
         return _bind(left, (n for n, sure in after.items() if sure))
 
     def match(self, node: ast.Match, state: State) -> State:
-        state = _bind(state, _walrus(node.subject))
+        state = _evaluated(state, node.subject)
         left: State = None
         for case in node.cases:
-            names = [name for name, _ in names_bound(case.pattern)]
-            left = _join(left, self.block(case.body, _bind(state, names)))
+            inner = _bind(state, (name for name, _ in names_bound(case.pattern)))
+            if case.guard is not None:
+                inner = _evaluated(inner, case.guard, True)
+            left = _join(left, self.block(case.body, inner))
             if case.guard is None and _takes_all(case.pattern):
                 return left
+            # Part of a pattern may have bound its names before the rest of it did not match.
+            state = _perhaps(_perhaps(state, case.pattern), case.guard)
         return _join(left, state)
 
 
@@ -182,8 +178,9 @@ def _takes_all(pattern: ast.pattern) -> bool:
     )
 
 
-def _walrus(node: ast.expr) -> Iterator[str]:
-    return (name for name, _ in names_bound(ast.Expr(node)))
+def _is_suppress(node: ast.expr) -> bool:
+    called = node.func if isinstance(node, ast.Call) else node
+    return getattr(called, "attr", getattr(called, "id", "")) == "suppress"
 
 
 def _bind(state: State, names: Iterable[str]) -> State:
@@ -192,11 +189,23 @@ def _bind(state: State, names: Iterable[str]) -> State:
     return {**state, **dict.fromkeys(names, True)}
 
 
-def _perhaps(state: State, node: ast.AST) -> State:
-    """The state with everything that a part binds bound on some ways."""
+def _evaluated(state: State, node: ast.AST, outcome: bool | None = None) -> State:
+    """The state behind a simple statement, or an expression that turned out to be `outcome`."""
     if state is None:
         return None
-    return {**dict.fromkeys((name for name, _ in names_bound(node)), False), **state}
+    after = dict(state)
+    for name, sure in assigned(node, outcome):
+        after[name] = sure or after.get(name, False)
+    return after
+
+
+def _perhaps(state: State, node: ast.AST | None) -> State:
+    """The state with everything that a part binds, or takes away, bound on some ways."""
+    if state is None or node is None:
+        return state
+    gone = names_gone(node)
+    some = dict.fromkeys((name for name, _ in names_bound(node)), False)
+    return {**some, **{name: sure and name not in gone for name, sure in state.items()}}
 
 
 def _join(one: State, other: State) -> State:

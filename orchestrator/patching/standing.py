@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from orchestrator.patching.anchor import Place
 from orchestrator.patching.flow import State, bound_at
+from orchestrator.patching.names import names_gone
 from orchestrator.patching.reading import kind_of
 from orchestrator.patching.source import Source
 
@@ -26,7 +27,22 @@ class Standing:
     module: ast.Module
     owner: ast.AST
     state: State
-    line: int
+    place: ast.stmt
+    side: str
+
+    @property
+    def line(self) -> int:
+        """The line of the statement at which the place is."""
+        return self.place.lineno
+
+    @property
+    def certain(self) -> State:
+        """What is bound, where nothing but what cannot fail counts as bound on every way."""
+        state = bound_at(self.owner, self.place, self.side, strict=True)
+        if isinstance(self.place, ast.While):  # an expression of its header is evaluated each turn
+            gone = names_gone(self.place)
+            state = {n: sure and n not in gone for n, sure in (state or {}).items()}
+        return _mangled_all(state, _class_name(self.tables))
 
     @property
     def table(self) -> symtable.SymbolTable:
@@ -56,12 +72,14 @@ def find_standing(source: Source, place: Place) -> Standing | None:
     if tables is None or statement is None or owner is None:
         return None
     # An expression, or what takes a statement's place, sees what is bound before the statement.
-    state = bound_at(owner, statement, "after" if place.side == "after" else "before")
-    owner_class = _class_name(tables)
-    if state is not None:
-        state = {mangled(name, owner_class): sure for name, sure in state.items()}
+    side = "after" if place.side == "after" else "before"
+    state = _mangled_all(bound_at(owner, statement, side), _class_name(tables))
     names = tuple(d.name.value for d in scopes)
-    return Standing(tuple(tables), names, reading.tree, owner, state, statement.lineno)
+    return Standing(tuple(tables), names, reading.tree, owner, state, statement, side)
+
+
+def _mangled_all(state: State, class_name: str | None) -> State:
+    return None if state is None else {mangled(n, class_name): sure for n, sure in state.items()}
 
 
 def class_of(standing: Standing) -> str | None:

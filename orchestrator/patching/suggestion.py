@@ -11,8 +11,8 @@ import libcst as cst
 from orchestrator.errors import PatchError
 from orchestrator.model.patch import Anchor
 from orchestrator.patching.anchor import Place
-from orchestrator.patching.flow import names_bound
 from orchestrator.patching.ladder import any_arguments, target_only, text_of
+from orchestrator.patching.names import names_bound
 from orchestrator.patching.places import find_places
 from orchestrator.patching.refusals import refuse_place
 from orchestrator.patching.source import Source, read_source

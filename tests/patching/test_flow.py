@@ -16,7 +16,38 @@ CASES: list[tuple[str, str, State]] = [
     ("branch that leaves", "if x:\n    return\nelse:\n    a = 2\nHERE", {"a": True}),
     ("inside a branch", "if x:\n    a = 1\n    HERE\nelse:\n    b = 1", {"a": True}),
     ("walrus", "if (a := x):\n    pass\nHERE", {"a": True}),
-    ("comprehension", "a = [b for b in x if (c := b)]\nHERE", {"a": True, "c": True}),
+    ("comprehension", "a = [b for b in x if (c := b)]\nHERE", {"a": True, "c": False}),
+    ("walrus in and", "if x and (a := y):\n    HERE", {"a": True}),
+    ("past walrus in and", "if x and (a := y):\n    pass\nHERE", {"a": False}),
+    ("else of walrus in or", "if x or (a := y):\n    pass\nelse:\n    HERE", {"a": True}),
+    ("walrus in or", "if x or (a := y):\n    HERE", {"a": False}),
+    ("walrus in not", "if not (x or (a := y)):\n    HERE", {"a": True}),
+    ("nested walrus", "if (a := x and (b := y)):\n    HERE", {"a": True, "b": True}),
+    ("walrus in a value", "a = x or (b := y)\nHERE", {"a": True, "b": False}),
+    ("walrus in a choice", "a = (b := x) if (c := y) else (d := z)\nHERE",
+     {"a": True, "b": False, "c": True, "d": False}),
+    ("walrus in a chain", "a = x < (b := y) < (c := z)\nHERE",
+     {"a": True, "b": True, "c": False}),
+    ("walrus in a true chain", "if x < (a := y) < (b := z):\n    HERE", {"a": True, "b": True}),
+    ("walrus in an assert", "assert (a := x), (b := y)\nHERE", {"a": False, "b": False}),
+    ("walrus in an iterable", "for i in (a := x):\n    pass\nHERE", {"i": False, "a": True}),
+    ("walrus in a default", "def f(x=(a := y)): z = 1\nHERE", {"f": True, "a": True}),
+    ("walrus in a decorator", "@(a := x)\nclass K(b := y): z = 1\nHERE",
+     {"K": True, "a": True, "b": True}),
+    ("walrus in a lambda", "a = lambda x=(b := y): (c := x)\nHERE", {"a": True, "b": True}),
+    ("walrus in del", "a = 1\ndel a, x[(b := 1)]\nHERE", {"b": True}),
+    ("behind while", "while (a := x):\n    b = 1\nHERE", {"a": True, "b": False}),
+    ("walrus in a guard", "match x:\n    case [a] if (b := a):\n        HERE",
+     {"a": True, "b": True}),
+    ("next case", "match x:\n    case [a] if y and (b := a):\n        pass\n    case c:\n"
+     "        HERE", {"a": False, "b": False, "c": True}),
+    ("walrus in except", "try:\n    x()\nexcept (a := E):\n    HERE", {"a": False}),
+    ("deleted each turn", "a = 1\nfor i in x:\n    HERE\n    del a", {"i": True, "a": False}),
+    ("handler's name of before", "e = 1\nfor i in x:\n    HERE\n    try:\n        pass\n"
+     "    except E as e:\n        pass", {"i": True, "e": False}),
+    ("suppress", "with contextlib.suppress(E):\n    a = 1\nHERE", {"a": False}),
+    ("suppress as a name", "with x, suppress(E) as s:\n    a = 1\nHERE",
+     {"s": True, "a": False}),
     ("for", "for i in x:\n    a = 1\nHERE", {"i": False, "a": False}),
     ("in for", "for i in x:\n    HERE\n    a = 1", {"i": True, "a": False}),
     ("for else", "for i in x:\n    break\nelse:\n    a = 1\nHERE", {"i": False, "a": False}),
@@ -66,7 +97,7 @@ CASES: list[tuple[str, str, State]] = [
     ("after continue", "for i in x:\n    continue\n    HERE", None),
     ("lambda", "a = lambda b: (c for c in b)\nHERE", {"a": True}),
     ("attribute", "x.a = 1\nx[b] = 2\nHERE", {}),
-]
+]  # fmt: skip
 
 
 def _state(body: str, side: str = "before") -> State:
@@ -84,6 +115,18 @@ def _state(body: str, side: str = "before") -> State:
 def test_names_at_a_place(body: str, bound: State) -> None:
     """True is bound on every way, False on some; no state where no way leads."""
     assert _state(body) == bound
+
+
+def test_strictly_any_manager_may_swallow() -> None:
+    """What is read without a `try` counts only where no `__exit__` could hide that it is not."""
+    source = "def f():\n  b = 1\n  with x as a, y as (g, h):\n    c = 1\n  d = 1"
+    function = ast.parse(source).body[0]
+    assert isinstance(function, ast.FunctionDef)
+    place = function.body[-1]
+    assert bound_at(function, place, "before") == dict.fromkeys("abcgh", True)
+    assert bound_at(function, place, "before", strict=True) == {
+        "a": True, "b": True, "c": False, "g": False, "h": False,
+    }  # fmt: skip
 
 
 def test_parameters_are_bound() -> None:
