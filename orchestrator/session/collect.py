@@ -49,6 +49,8 @@ class HostCollector:
         # The pump's thread and the tail both pump; a piece of the spool must be read once.
         self._pumping = threading.Lock()
         self.sinks: dict[int, LogSink] = {}
+        # Those of which the agent knows: a session may be interrupted before, or in between.
+        self._followed: dict[int, LogSink] = {}
         for number, name in _STREAMS.items():
             run_dir.note_failure(
                 f"hosts/{member.name}/{name}.log",
@@ -79,6 +81,7 @@ class HostCollector:
                 "credit": _CREDIT_BYTES,
             }
             self.member.channel.call("follow", args)
+            self._followed[number] = self.sinks[number]
 
     def _take(self, header: dict[str, Any], raw: bytes) -> None:
         """An event, in the channel's reading thread: quick, and no calls."""
@@ -123,16 +126,16 @@ class HostCollector:
 
     def drain(self, timeout_s: float) -> str:
         """Take what is left of both logs and the spool; a sentence if something is missing."""
-        for number in self.sinks:
+        for number in self._followed:
             self.member.channel.call("unfollow", {"stream": number, "drain": True})
         deadline = time.monotonic() + timeout_s
-        while len(self._ended) < len(self.sinks) and time.monotonic() < deadline:
+        while len(self._ended) < len(self._followed) and time.monotonic() < deadline:
             self.pump()
             time.sleep(0.02)
         self.pump()
         lost = [
             _STREAMS[n]
-            for n, sink in self.sinks.items()
+            for n, sink in self._followed.items()
             if n not in self._ended or not sink.matches(self._ended[n])
         ]
         return f"{' and '.join(lost)} of {self.member.name} are not whole" if lost else ""

@@ -11,7 +11,7 @@ import signal
 import sys
 import threading
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from types import TracebackType
@@ -123,7 +123,8 @@ class Engine:
                 target=_work, args=(theirs, *limits), name="sgldbg-engine", daemon=True
             )
             try:
-                process.start()
+                with _deaf_to_interrupts():
+                    process.start()
             except BaseException:
                 ours.close()
                 raise
@@ -146,12 +147,29 @@ class Engine:
         process.close()
 
 
-def _engine_error(message: str, notes: Sequence[str] = ()) -> PatchError:
+@contextlib.contextmanager
+def _deaf_to_interrupts() -> Iterator[None]:
+    """What is started meanwhile inherits the mask: no Ctrl-C of its first imports is shown.
+
+    One that comes in between reaches us right afterwards.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _engine_error(
+    message: str,
+    notes: Sequence[str] = (),
+    hint: str = "a file that the patches name may be nested too deeply, or be too large",
+) -> PatchError:
     return PatchError(
         message,
         state="engine",
         notes=[*notes, "nothing was written on any host"],
-        hints=("a file that the patches name may be nested too deeply, or be too large",),
+        hints=[hint] if hint else (),
     )
 
 
@@ -166,6 +184,7 @@ def _work(connection: Connection, timeout_s: float, memory_bytes: int) -> None:
     """The worker: answers one request after another until the connection ends."""
     # Ctrl-C goes to the whole group of processes; the controller decides what it means.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
     # A native crash prints its stack; what became of the worker is told by its exit status.
     silence = os.open(os.devnull, os.O_WRONLY)
     os.dup2(silence, 1)
@@ -187,15 +206,7 @@ def _limit_memory(memory_bytes: int) -> None:
 
 
 def _serve(connection: Connection, timeout_s: float) -> None:
-    # Imported here, in the worker, while it waits.
-    from orchestrator.patching.question import check_question
-    from orchestrator.patching.suggestion import suggest
-    from orchestrator.planning.making import make
-    from orchestrator.planning.survey import survey
-
-    able = {"plan": make, "survey": survey, "suggest": suggest,
-            "check_question": check_question}  # fmt: skip
-
+    able = _import_able()
     gc.collect()
     gc.freeze()
     # Trees are large and live until the plan is made: collecting in between is 13 % of the parse.
@@ -205,16 +216,42 @@ def _serve(connection: Connection, timeout_s: float) -> None:
             request = connection.recv()
         except (EOFError, OSError):
             return
+        except Exception as error:
+            connection.send(_unforeseen(error))
+            continue
         # A controller that was killed cannot end a worker that hangs: this does.
         signal.alarm(int(timeout_s) + 5)
         answer = _answer(able, *request)
         signal.alarm(0)
-        with contextlib.suppress(OSError):
+        try:
             connection.send(answer)
+        except OSError:
+            return
+        except Exception as error:  # what cannot be pickled has not been sent in part
+            connection.send(_unforeseen(error))
         gc.collect()
 
 
-def _answer(able: Mapping[str, Any], what: str, args: tuple[Any, ...]) -> object:
+def _import_able() -> Mapping[str, Any] | PatchError:
+    """What the worker is able to do, imported here while it waits; the error where that fails."""
+    try:
+        from orchestrator.patching.question import check_question
+        from orchestrator.patching.suggestion import suggest
+        from orchestrator.planning.making import make
+        from orchestrator.planning.survey import survey
+    except BaseException as error:
+        return _engine_error(
+            f"the process that plans could not begin: {type(error).__name__}: {error}",
+            [_last_frames(error, 1)],
+            "install sgldbg anew, in an environment of its own: something it needs does not load",
+        )
+    return {"plan": make, "survey": survey, "suggest": suggest,
+            "check_question": check_question}  # fmt: skip
+
+
+def _answer(able: Mapping[str, Any] | PatchError, what: str, args: tuple[Any, ...]) -> object:
+    if isinstance(able, PatchError):
+        return able
     try:
         return able[what](*args)
     except PatchError as error:
@@ -224,6 +261,14 @@ def _answer(able: Mapping[str, Any], what: str, args: tuple[Any, ...]) -> object
     except MemoryError:
         return _engine_error("planning needs more memory than it may have")
     except BaseException as error:  # LibCST's native parser panics outside of Exception
-        last = traceback.format_exception(error)[-3:]
-        text = "".join(last).strip()
-        return _engine_error(f"planning failed: {type(error).__name__}: {error}", [text])
+        return _unforeseen(error)
+
+
+def _unforeseen(error: BaseException) -> PatchError:
+    """A bug of ours or LibCST's: nothing is known that a user could do about it."""
+    said = f"planning failed: {type(error).__name__}: {error}"
+    return _engine_error(said, [_last_frames(error, 2)], "")
+
+
+def _last_frames(error: BaseException, count: int) -> str:
+    return "".join(traceback.format_exception(error)[-count - 1 :]).strip()

@@ -103,6 +103,55 @@ def test_too_little_memory_is_an_error(capfd: pytest.CaptureFixture[str]) -> Non
     assert capfd.readouterr() == ("", "")
 
 
+def test_a_worker_that_cannot_import_says_why(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every plan tells the cause, and that it is the installation's, not the patch's."""
+    (tmp_path / "libcst.py").write_text("raise ImportError('no native code for this machine')\n")
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    with Engine() as engine:
+        pid = _pid(engine)
+        for _ in range(2):
+            with pytest.raises(PatchError) as caught:
+                _plan_one(engine)
+            assert render(caught.value) == (
+                "error: the process that plans could not begin: ImportError: no native code for"
+                " this machine\n"
+                f'note: File "{tmp_path}/libcst.py", line 1, in <module>\n'
+                "          raise ImportError('no native code for this machine')\n"
+                "      ImportError: no native code for this machine\n"
+                "note: nothing was written on any host\n"
+                "hint: install sgldbg anew, in an environment of its own: something it needs does"
+                " not load"
+            )
+        assert _pid(engine) == pid
+
+
+def test_a_bug_of_planning_gives_no_advice() -> None:
+    """What nobody foresaw is told with its place, and the worker lives on."""
+    with Engine() as engine:
+        with pytest.raises(PatchError) as caught:
+            engine.plan("s1", [make_patch("p", Probe())], [None], RUNTIME)  # type: ignore[list-item]
+        error = caught.value
+        assert error.message.startswith("planning failed: AttributeError: 'NoneType' object has no")
+        assert (error.notes[1:], error.hints) == (("nothing was written on any host",), ())
+        assert len(_plan_one(engine).files) == 2
+
+
+def test_ctrl_c_finds_no_worker_that_is_not_ready_for_it(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """It goes to the whole group, also while the worker imports: nothing dies, nothing is shown."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, [])
+    with Engine() as engine:
+        os.kill(_pid(engine), signal.SIGINT)
+        assert len(_plan_one(engine).files) == 2
+        os.kill(_pid(engine), signal.SIGINT)
+        assert len(_plan_one(engine).files) == 2
+    assert signal.pthread_sigmask(signal.SIG_BLOCK, []) == before
+    assert capfd.readouterr() == ("", "")
+
+
 def test_endless_parsing_is_an_error() -> None:
     """LibCST's parser is quadratic in the depth of nesting: the time is bounded."""
     with Engine(timeout_s=1.0) as engine:

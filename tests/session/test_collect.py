@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 
 from orchestrator.agent.client import Reply
+from orchestrator.errors import HostError
 from orchestrator.model.inventory import Host
 from orchestrator.model.record import Worker
 from orchestrator.session.collect import Collector, HostCollector
-from orchestrator.session.fleet import Fleet
+from orchestrator.session.fleet import Cancelled, Fleet
 from orchestrator.session.member import Member
 from orchestrator.session.rundir import RunDir
 
@@ -40,8 +41,10 @@ class FakeAgent:
         """No events come."""
 
     def call(self, op: str, args: Any = None, **kwargs: Any) -> Reply:
-        """One op."""
+        """One op; no log is there to be given up."""
         self.asked.append((op, args))
+        if op == "unfollow":
+            raise HostError(f"there is no stream {args['stream']}", host="k0", code="missing")
         if op == "life":
             if self._together is not None:
                 self._together.wait()
@@ -78,6 +81,19 @@ def test_a_full_disk_of_the_controller_ends_no_session(
     assert {op for op, _ in agent.asked} == {"read-spool"}
     problem = f"{tmp_path / 'hosts/k0/stdout.log'} is not whole: No space left on device"
     assert run_dir.problem == problem
+
+
+def test_an_interrupt_before_the_logs_are_followed_loses_none(tmp_path: Path) -> None:
+    """What never began has no end to wait for; the spool is read all the same."""
+    agent = FakeAgent()
+    fleet = Fleet([make_member("k0", agent)], Quiet())
+    collector = Collector(fleet, RunDir(tmp_path), None, "id")  # type: ignore[arg-type]
+    fleet.stop.set("interrupted", interrupted=True)
+    with pytest.raises(Cancelled):
+        collector.follow()
+    assert collector.drain(fleet.members[0]) == ""
+    collector.close()
+    assert {op for op, _ in agent.asked} == {"read-spool"}
 
 
 def test_a_piece_of_the_spool_is_read_once(tmp_path: Path) -> None:
