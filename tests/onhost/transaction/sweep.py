@@ -36,7 +36,7 @@ Point = tuple[str, int]
 
 
 class Countdown:
-    """Ends the process at the chosen journal line or call, and counts those that went by."""
+    """Ends the process at the chosen point of a line, or call, and counts them."""
 
     def __init__(self, point: Point) -> None:
         self.point = point
@@ -45,16 +45,37 @@ class Countdown:
 
     def pass_by(self, kind: str) -> None:
         """One more of a kind; the chosen one is the last thing that this process does."""
-        if os.getpid() != self.pid:  # on its way to become a server
-            return
-        self.seen[kind] += 1
-        if (kind, self.seen[kind]) == self.point:
+        if self.is_next(kind):
             os._exit(9)
+
+    def is_next(self, kind: str) -> bool:
+        """Whether one more of a kind is the chosen one."""
+        if os.getpid() != self.pid:  # on its way to become a server
+            return False
+        self.seen[kind] += 1
+        return (kind, self.seen[kind]) == self.point
 
     def watch_calls(self) -> None:
         """Count every call that changes a file, before it happens."""
         for name in CALLS:
             setattr(os, name, self._counted(getattr(os, name)))
+
+    def tear_lines(self) -> None:
+        """End within the write of a line: after half of it, or with all of it but its newline.
+
+        Any other cut is one of these two to whoever reads: `test_crash.py` cuts at every byte.
+        """
+        real = os.write
+
+        def write(fd: int, data: bytes) -> int:
+            if b',"crc":"' in data:
+                for part in (data[: len(data) // 2], data[:-1]):
+                    if self.is_next("line"):
+                        real(fd, part)
+                        os._exit(9)
+            return real(fd, data)
+
+        os.write = write
 
     def _counted(self, real: Callable[..., Any]) -> Callable[..., Any]:
         def call(*args: Any, **kw: Any) -> Any:
@@ -91,7 +112,9 @@ def run_session(place: Place, main: Any) -> Callable[[Countdown], None]:
     def work(countdown: Countdown) -> None:
         if countdown.point[0] == "call":
             countdown.watch_calls()
-        context = place.begin(on_line=lambda record: countdown.pass_by("line"))
+        elif countdown.point[0] == "line":
+            countdown.tear_lines()
+        context = place.begin()
         whole_session(place, context, main)
         assert context.session is None
 
