@@ -21,6 +21,7 @@ from orchestrator.onhost.agent.ops_host import OPS
 from orchestrator.onhost.agent.proc import procfs
 from orchestrator.onhost.agent.refusal import Refusal
 from tests.onhost.process.conftest import Stage
+from tests.onhost.process.conftest import open_dir as open_dir
 
 SERVER = '''
 """Answers /health by a file's text, /generate by its prompt, and dies when told to."""
@@ -149,5 +150,10 @@ def agent(tmp_path: Path) -> DirectAgent:
 @pytest.fixture
 def port() -> int:
     """A port that nobody listened on a moment ago."""
+    return open_port()
+
+
+def open_port() -> int:
+    """Another port that nobody listened on a moment ago."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         return int(server.getsockname()[1])

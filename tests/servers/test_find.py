@@ -13,7 +13,7 @@ from orchestrator.onhost.agent.proc import procfs
 from orchestrator.onhost.agent.proc.describe import describe, with_command
 from orchestrator.servers.base import Life, find, make_description_args
 
-from .conftest import Bench
+from .conftest import Bench, open_port
 
 USER = procfs.user_name(os.getuid())
 START = "to have it started for the session, write `launch: {command: [...]}`"
@@ -215,8 +215,8 @@ def test_a_renamed_server_that_its_command_names(agent, bench: Bench, port, tmp_
     assert given["umask"] == described["umask"]
 
 
-def test_the_port_of_a_router(agent, bench: Bench, port):
-    """Its owner is named, and where the address of the server itself belongs."""
+def test_a_pair_behind_a_router(agent, bench: Bench, port):
+    """Prefill and decode are told apart by their ports; the router's port is neither's."""
     router = bench.folder / "sglang_router"
     router.mkdir()
     (router / "__init__.py").touch()
@@ -226,7 +226,15 @@ def test_the_port_of_a_router(agent, bench: Bench, port):
     )
     argv = [sys.executable, "-m", "sglang_router.launch_router"]
     child = bench.stage.run(argv, cwd=bench.folder)
-    worker = bench.run("--port", "0", "--disaggregation-mode", "prefill")
+    workers = [
+        bench.run("--port", str(open_port()), "--disaggregation-mode", mode)
+        for mode in ("prefill", "decode")
+    ]
+    for worker in workers:
+        (own,) = describe(worker.pid)["ports"]
+        found = find(agent, bench.server(own), bench.install, bench.host, 0, 1)
+        assert found.description is not None
+        assert found.description["pid"] == worker.pid
     code, message, notes, hints = refused(
         agent, bench.server(port), bench.install, bench.host, 0, 1
     )
@@ -235,8 +243,9 @@ def test_the_port_of_a_router(agent, bench: Bench, port):
         "server-not-found",
         f"no server of `{bench.package}` runs on port {port}",
     )
-    assert notes[0].startswith(f"seen: pid {worker.pid} of ")
-    assert notes[1:] == (f"port {port} is held by process {child.pid} ({title}) of {USER}",)
+    for worker, note in zip(workers, notes, strict=False):
+        assert note.startswith(f"seen: pid {worker.pid} of ")
+    assert notes[2:] == (f"port {port} is held by process {child.pid} ({title}) of {USER}",)
     assert hints == (
         "a router's port is not a server's: give `url` the port of the worker itself",
         CORRECT,
