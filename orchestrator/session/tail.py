@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -9,7 +10,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
 from orchestrator.errors import HostError
-from orchestrator.model.inventory import Server
+from orchestrator.model.inventory import LaunchCommand, Server
+from orchestrator.servers.base import for_host, join, shown
 from orchestrator.servers.ready import wait_ready
 from orchestrator.session import stages
 from orchestrator.session.fleet import Act, Fleet
@@ -160,7 +162,8 @@ class Tail:
             for member in down:
                 member.server = "left stopped" if member.server == "stopped" else "not back"
             down = []
-        for member in down:
+        runs_on = self._find_unstopped(down)
+        for member in [m for m in down if m not in runs_on]:
             # One that an earlier end has started again is asked for its process, and waited for.
             if member.server not in ("stopped", "restored") or member.state == "patched":
                 member.server, member.life = "not back", None
@@ -175,12 +178,50 @@ class Tail:
             for member in waiting:
                 member.server = "restored"
             return
-        absent = [m.name for m in self.fleet.members if m not in waiting and _is_absent(m)]
+        # Those whose lease was over were started by their host, or by its guard long ago.
+        elsewhere = [m for m in self.fleet.members if m not in begun and _is_up(m)]
+        for member in elsewhere:
+            member.server = "not back"
+        waiting += elsewhere
+        absent = [m for m in self.fleet.members if m not in waiting and _is_absent(m)]
         if absent:
+            names = ", ".join(m.name for m in absent)
             for member in waiting:
-                member.notes.append(f"started again, but not ready without {', '.join(absent)}")
+                member.notes.append(f"started again, but not ready without {names}")
+                member.notes += [text for m in absent if (text := self._tell_start(m))]
             return
         self._attempt("ready again", self._wait_ready(self.server, begun), waiting)
+
+    def _find_unstopped(self, down: Sequence[Member]) -> list[Member]:
+        """Those whose original runs on because nothing could stop it, each with its process.
+
+        None where another part of the same server was stopped: the rest is no server any more.
+        """
+        if any(m.started or m.server in ("stopped", "restored") for m in down):
+            return []
+        found = [m for m in down if m.state != "patched" and _runs(m)]
+        if len(found) < len(down):
+            return []
+        for member in found:
+            assert member.found is not None
+            assert member.found.description is not None
+            known = member.found.description
+            member.life = {"pid": known["pid"], "start_time": known["start_time"]}
+            member.server = "not back"
+            member.notes.append("its server could not be stopped and runs on")
+        return found
+
+    def _tell_start(self, member: Member) -> str:
+        """How the part of a server that is missing is started by hand, as far as it is known."""
+        life = member.found.original if member.found is not None else None
+        server = self.server
+        if life is None and server is not None and isinstance(server.launch, LaunchCommand):
+            rank, nodes = server.hosts.index(member.name), len(server.hosts)
+            life = for_host(server.launch, member.host, rank, nodes)
+        if life is None:
+            return ""
+        folder = f"cd {shlex.quote(life.cwd)} && " if life.cwd else ""
+        return f"by hand on {member.name}: `{folder}{join(shown(life))}`"
 
     def _wait_ready(self, server: Server, begun: Sequence[Member]) -> Act:
         if any(m.state == "unknown" for m in begun):
@@ -228,9 +269,26 @@ def _within_reach(members: Sequence[Member]) -> list[Member]:
     return [m for m in members if m.begun and m.state != "unknown" and not _is_cut(m)]
 
 
+def _runs(member: Member) -> bool:
+    """Whether the process that the session found when it began is still there."""
+    known = member.found.description if member.found is not None else None
+    if known is None:
+        return False
+    asked = {"pid": known["pid"], "start_time": known["start_time"], "port": None}
+    try:
+        return bool(member.channel.call("life", asked).value["alive"])
+    except HostError:
+        return False
+
+
 def _is_absent(member: Member) -> bool:
     """Whether the server is known to lack this host's part."""
     return member.is_down and member.described and member.server in ("stopped", "not back")
+
+
+def _is_up(member: Member) -> bool:
+    """Whether a host that ended by itself has started its part of the server again."""
+    return member.life is not None and member.server == "restored"
 
 
 def _may_finish(member: Member) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import resource
 import signal
 import subprocess
@@ -245,6 +246,31 @@ def test_a_session_through_two_commands(place: Place):
     assert "--disable-cuda-graph" not in procfs.parse_strings(procfs.read_cmdline(again))
     assert place.read_files() == files
     assert place.generate() == tokens
+
+
+def test_a_server_that_nobody_can_stop(place: Place):
+    """The session ends with the files as they were, and says that the server runs on."""
+    control = place.folder / "ctl"
+    control.write_text("#!/bin/sh\necho draining\necho you may not stop it >&2\nexit 3\n")
+    control.chmod(0o755)
+    pid = place.start(lambda: None)
+    files = place.read_files()
+    done = place.run({"stop": [str(control), "stop"], "start": [str(control), "{args}"]})
+    assert place.read_files() == files
+    assert place.find_main() == pid
+    said = re.sub(r"\bprocess \d+", "process N", done.stderr.partition("error: ")[2])
+    python, still = os.path.basename(PYTHON), "is still there; process N"
+    assert (done.returncode, said.partition("run directory: ")[0]) == (
+        6,
+        f"the server could not be stopped: `{control} stop` ended with exit status 3: you may not"
+        f" stop it; process N ({python} -m sglang.launch_server) {still} ({python} -c) {still}"
+        f" (sglang::scheduler_TP0) {still} (sglang::scheduler_TP1) is still there; port"
+        f" {place.port} is still held by process N ({python} -m sglang.launch_server) of"
+        f" {procfs.user_name(os.getuid())}\n"
+        " --> host here\n"
+        "here: files are as they were, server is as it was\n"
+        "here: its server could not be stopped and runs on\n",
+    )
 
 
 def test_arguments_need_a_place_in_a_start_command(place: Place):

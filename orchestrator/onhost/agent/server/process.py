@@ -87,7 +87,8 @@ def stop(
     killed = set() if way is not None and tree.main is not None else kill(tree)
     left = tree.describe_left()
     if port is not None:
-        left += remains.wait_for_port(port, tree.pids)
+        # Who runs on keeps its port, too.
+        left += remains.wait_for_port(port, tree.pids, 0.0 if left else remains.PORT_S)
     if not left:
         left += remains.wait_for_gpus(held)
     left += find_successors(known, tree.pids, began_at)

@@ -16,7 +16,7 @@ _FOLDER = "/dev/shm"
 # leaves. Segments of any other name may be meant to outlive a server.
 _OURS = re.compile(r"(sgl|sem\.mp-)")
 _MAPPED = re.compile(rb"\S+ \S+ \S+ \S+ \d+ +(/dev/shm/[^\n]*)")
-_PORT_S = 5.0
+PORT_S = 5.0
 # Memory comes back within seconds of the last process; pinned host memory delays it.
 _GPU_S = 30.0
 _POLL_S = 0.05
@@ -107,9 +107,9 @@ def wait_for_gpus(held: List[gpu.Holder], limit_s: float = _GPU_S) -> List[str]:
     return gpu.describe_held(held)
 
 
-def wait_for_port(port: int, ours: Set[int]) -> List[str]:
+def wait_for_port(port: int, ours: Set[int], limit_s: float = PORT_S) -> List[str]:
     """Wait until the port is free; one that somebody else holds is named and not waited for."""
-    deadline = time.monotonic() + _PORT_S
+    deadline = time.monotonic() + limit_s
     while True:
         inodes = [item.inode for item in procfs.list_listeners() if item.port == port]
         if not inodes:
