@@ -71,6 +71,10 @@ class PatchError(OrchestratorError):
         return (_patch_error, (self.message, self.__dict__))
 
 
+class StandsAlreadyError(PatchError):
+    """All that an edit would bring stands in the file as it is; nothing is left to do for it."""
+
+
 def _patch_error(message: str, data: dict[str, object]) -> PatchError:
     error = PatchError(message, state="")
     error.__dict__.update(data)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import libcst as cst
 
-from orchestrator.errors import PatchError
+from orchestrator.errors import PatchError, StandsAlreadyError
 from orchestrator.model.patch import (
     Anchor,
     Decorate,
@@ -41,7 +41,7 @@ from orchestrator.patching.places import find_places
 from orchestrator.patching.proofs import prove
 from orchestrator.patching.refusals import refuse_bound_names, refuse_place, refuse_unreachable
 from orchestrator.patching.removal import find_ours, find_taps
-from orchestrator.patching.replacing import is_replaced_already, make_replace
+from orchestrator.patching.replacing import find_replaced, make_replace
 from orchestrator.patching.source import Source, read_source
 from orchestrator.patching.splice import splice
 from orchestrator.patching.standing import Standing, class_of, find_standing, may_clear_locals
@@ -95,13 +95,15 @@ def edit_file(data: bytes, wanted: Sequence[Wanted]) -> Edited:
 def fit(source: Source, wanted: Wanted) -> Fitted:
     """Find the places of one edit and check everything that can be checked of it alone.
 
-    Raises `PatchError`; its state tells a place that is not there from one that may not be used.
+    Raises `PatchError`; its state tells a place that is not there from one that may not be used,
+    and `StandsAlreadyError` where nothing is left to do.
     """
     try:
         _refuse_patched(source, wanted)
         if isinstance(wanted.edit.action, Import):
             return _fit_import(source, wanted, wanted.edit.action)
         places = _find(source, wanted)
+        _refuse_inserted(source, wanted, places)
         parts = [_fit_place(source, wanted, place) for place in places]
     except PatchError as error:
         error.file = error.file or source.file
@@ -174,10 +176,12 @@ def _find(source: Source, wanted: Wanted) -> tuple[Place, ...]:
         scope = find_scope(source, wanted.anchor, _spans(wanted))
         places, nodes = (), [s.node for s in candidates(source, scope)]
         failure = error
-    there = is_replaced_already(action, nodes) if isinstance(action, Replace) else None
-    if there is not None:
-        raise PatchError(
-            f"the code that replaces stands already in line {source.line_of(there)} of "
+    there = find_replaced(action, nodes) if isinstance(action, Replace) else []
+    if there:
+        needed = len(places) or (wanted.anchor.of if wanted.anchor.occurrence == 0 else 1) or 1
+        kind = StandsAlreadyError if len(there) >= needed else PatchError
+        raise kind(
+            f"the code that replaces stands already in line {source.line_of(there[0])} of "
             f"`{source.file}`",
             state="already there",
             span=wanted.anchor.span,
@@ -246,8 +250,6 @@ def _fit_place(source: Source, wanted: Wanted, place: Place) -> tuple[Made, Site
     action = wanted.edit.action
     refuse_place(source, place, span)
     standing = find_standing(source, place)
-    if isinstance(action, Insert) and stands_already(place, action):
-        raise _inserted_already(source, wanted, place)
     if place.side != "replace":
         refuse_unreachable(source, place, standing, span)
     made, warnings = _make(source, wanted, place, standing)
@@ -336,10 +338,15 @@ def _class_name(place: Place) -> str | None:
     return classes[-1].name.value if classes else None
 
 
-def _inserted_already(source: Source, wanted: Wanted, place: Place) -> PatchError:
-    line = source.line_of(place.statement.node)
-    return PatchError(
-        f"the code to insert already stands {place.side} line {line} of `{source.file}`",
+def _refuse_inserted(source: Source, wanted: Wanted, places: Sequence[Place]) -> None:
+    action = wanted.edit.action
+    there = [p for p in places if isinstance(action, Insert) and stands_already(p, action)]
+    if not there:
+        return
+    kind = StandsAlreadyError if len(there) == len(places) else PatchError
+    line = source.line_of(there[0].statement.node)
+    raise kind(
+        f"the code to insert already stands {there[0].side} line {line} of `{source.file}`",
         state="already there",
         span=wanted.anchor.span,
         file=source.file,

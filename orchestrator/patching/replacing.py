@@ -65,15 +65,24 @@ def make_replace(source: Source, place: Place, action: Replace | Delete) -> Made
     return Made(change, moves=_height(source, old) != _height(source, nodes))
 
 
-def is_replaced_already(action: Replace, nodes: Iterable[cst.CSTNode]) -> cst.CSTNode | None:
-    """A statement that reads as the replacement does, whatever its metavariables stand for."""
+def find_replaced(action: Replace, nodes: Iterable[cst.CSTNode]) -> list[cst.CSTNode]:
+    """The statements that read as the replacement does, whatever its metavariables stand for.
+
+    A replacement that names nothing, like `pass`, stands in many places for reasons of its own.
+    """
     try:
         pattern = parse_pattern(action.code)
     except PatternError:
-        return None
-    if pattern.is_header or not pattern.is_statement:
-        return None
-    return next((n for n in nodes if match(pattern, n) is not None), None)
+        return []
+    if pattern.is_header or not pattern.is_statement or not _names_something(pattern.node):
+        return []
+    return [n for n in nodes if match(pattern, n) is not None]
+
+
+def _names_something(node: cst.CSTNode) -> bool:
+    if isinstance(node, cst.Name) and node.value not in ("None", "True", "False"):
+        return hole_of(node) is None and run_of(node) is None
+    return any(_names_something(child) for child in node.children)
 
 
 def _lines(source: Source, place: Place, action: Replace | Delete) -> tuple[Line, ...]:

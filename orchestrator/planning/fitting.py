@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from orchestrator.errors import PatchError
+from orchestrator.errors import PatchError, StandsAlreadyError
 from orchestrator.model.patch import Edit, Patch
 from orchestrator.patching.engine import Fitted, Wanted, fit
 from orchestrator.patching.source import Source, read_source
@@ -62,7 +62,10 @@ class Holding:
 
 
 def choose(sources: Sources, patch: Patch, edit: Edit, holding: Holding) -> Fitted:
-    """The one alternative of an edit that fits; raises `PatchError` naming file and hosts."""
+    """The one alternative of an edit that fits; raises `PatchError` naming file and hosts.
+
+    `StandsAlreadyError` where one is there already and no other fits.
+    """
     fitting: list[Fitted] = []
     reasons: list[tuple[int, PatchError]] = []
     for number, anchor in enumerate(edit.where, 1):
@@ -115,7 +118,8 @@ def _none(edit: Edit, reasons: Sequence[tuple[int, PatchError]], holding: Holdin
     if len(reasons) == 1 or len(telling) == 1:
         error = telling[0] if telling else reasons[0][1]
         others = [(n, e) for n, e in reasons if e is not error]
-        return PatchError(
+        kind = StandsAlreadyError if isinstance(error, StandsAlreadyError) else PatchError
+        return kind(
             error.message,
             state=error.state,
             span=error.span,

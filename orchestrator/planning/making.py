@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 
-from orchestrator.errors import PatchError
+from orchestrator.errors import PatchError, StandsAlreadyError
 from orchestrator.model.patch import Patch, Probe
 from orchestrator.model.plan import FilePlan, Plan
 from orchestrator.patching.engine import Edited, Fitted, edit_source
@@ -44,8 +44,7 @@ def make(
             edits = tuple((f.wanted.edit.site, f.wanted.alternative) for f in fitted)
             key = (file, hashlib.sha256(data).hexdigest(), edits)
             works.setdefault(key, (fitted, []))[1].extend(holding.hosts)
-    if problems:
-        raise _first_of(problems)
+    warnings += _left_alone(problems, bool(works))
     files: list[FilePlan] = []
     for (file, sha256, _), (fitted, hosts) in works.items():
         source = sources.source(file, sha256)
@@ -91,6 +90,23 @@ def _fit_all(
                 continue
             files.setdefault(fitted.wanted.file, []).append(fitted)
     return files
+
+
+def _left_alone(problems: Sequence[PatchError], some_fit: bool) -> list[str]:
+    """What is told of edits whose code stands already, where that is all that is the matter.
+
+    Raises all problems together where there are others, or where nothing at all is left to do.
+    """
+    there = [p for p in problems if isinstance(p, StandsAlreadyError)]
+    if not problems:
+        return []
+    error = _first_of(problems)
+    if len(there) != len(problems) or not some_fit:
+        raise error
+    return [
+        f"on {', '.join(one.hosts)}, {one.message}: it is left alone"
+        for one in (error, *error.others)
+    ]
 
 
 def _first_of(problems: Sequence[PatchError]) -> PatchError:

@@ -121,6 +121,63 @@ def test_patches_that_change_the_same_code_are_refused_with_both_places() -> Non
     )
 
 
+def test_what_stands_already_is_told_and_left_alone() -> None:
+    """A fix that some hosts have goes to the others; only where all have it is that an error."""
+    fix = Edit((make_anchor(position="replace"),), Replace("hidden = g(x, 2)\n"), "p.1")
+    more = Edit((make_anchor(file=OTHER),), Insert("more = 1\n"), "p.2")
+    patch = Patch("p", "A test.", "sglang", "", (fix, more))
+    fixed = SOURCE.replace(b"g(x)", b"g(x, 2)")
+    added = SOURCE.replace(b"g(x)", b"g(x); more = 1")
+    told = [
+        f"the code that replaces stands already in line 5 of `{FILE}`",
+        f"the code to insert already stands after line 5 of `{OTHER}`",
+    ]
+    views = [
+        make_view("a", {FILE: SOURCE, OTHER: added}),
+        make_view("b", {FILE: fixed, OTHER: SOURCE}),
+        make_view("c", {FILE: fixed, OTHER: added}),
+        make_view("d", {FILE: fixed, OTHER: added}),
+    ]
+    plan = _plan([patch], views)
+    assert [(f.file, f.hosts) for f in plan.files] == [(FILE, ("a",)), (OTHER, ("b",))]
+    assert plan.files[0].after == fixed
+    assert plan.warnings[:2] == (
+        f"on a, c, d, {told[1]}: it is left alone",
+        f"on b, c, d, {told[0]}: it is left alone",
+    )
+    error = _error([patch], views[2:])
+    assert [(e.state, e.message, e.hosts) for e in (error, *error.others)] == [
+        ("already there", message, ("c", "d")) for message in told
+    ]
+    missing = make_view("e", {FILE: fixed, OTHER: b"pass\n"})
+    error = _error([patch], [*views, missing])
+    assert ("not found", ("e",)) in [(e.state, e.hosts) for e in (error, *error.others)]
+
+
+@pytest.mark.parametrize("code", ["pass\n", "return None\n"])
+def test_code_that_names_nothing_stands_nowhere_already(code: str) -> None:
+    """Else a typo in the anchor would look like a fix that is there."""
+    source = SOURCE.replace(b"return hidden", b"pass; return None")
+    place = make_anchor("hidden = typo(x)", position="replace")
+    patch = Patch("p", "A test.", "sglang", "", (Edit((place,), Replace(code), "p.1"),))
+    assert _error([patch], [make_view("a", {FILE: source})]).state == "not found"
+
+
+@pytest.mark.parametrize("position", ["after", "replace"])
+def test_what_stands_at_some_of_its_places_only_is_refused(position: str) -> None:
+    """Whether the others are to be changed is not ours to guess."""
+    new = "hidden = g(x, 2)\n"
+    again = b"    hidden = g(x, 2)\n" if position == "replace" else b"    hidden = g(x); more = 1\n"
+    source = SOURCE.replace(b"    return", again + b"    return")
+    code = "hidden = g($$$)" if position == "replace" else "hidden = g(x)"
+    place = make_anchor(code, position=position, occurrence=0, of=2)
+    action = Replace(new) if position == "replace" else Insert("more = 1\n")
+    other = Edit((make_anchor(file=OTHER),), Insert("more = 1\n"), "p.2")
+    patch = Patch("p", "A test.", "sglang", "", (Edit((place,), action, "p.1"), other))
+    error = _error([patch], [make_view("a", {FILE: source, OTHER: SOURCE})])
+    assert (error.state, error.others) == ("already there", ())
+
+
 def test_what_replaces_is_one_change_of_the_plan() -> None:
     """The plan says what went for what came, so that it can be taken back."""
     place = make_anchor(position="replace")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from orchestrator.onhost.agent.held import lease
-from tests.onhost.transaction.place import EDITED, op, stage, whole_session
+from tests.onhost.transaction.place import EDITED, op, requests_of, stage, whole_session
 
 
 def test_a_whole_session_leaves_everything_as_it_was(place):
@@ -41,3 +41,20 @@ def test_swapped_files_hold_the_planned_bytes(place):
     assert [f["why"] for f in value["files"]] == ["", "", ""]
     assert op(context, "finish") == {"left": []}
     assert place.changes() == []
+
+
+def test_a_host_on_which_nothing_is_to_be_changed(place):
+    """Where all of a fix stands already, the host takes part in the session with its server."""
+    main = place.start_server()
+    context = place.begin()
+    for name, args, raw in requests_of(place, main):
+        if name == "stage":
+            args, raw = place.stage_args({}, runtime=False)
+        value = op(context, name, raw, **args)
+        if name in ("stage", "swap", "revert"):
+            assert value["files"] == []
+        if name == "revert":
+            assert value["verified"]
+    assert place.changes() == []
+    assert len(place.originals()) == 1
+    assert place.status() == []
