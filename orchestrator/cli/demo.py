@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
+from http.client import HTTPException
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from orchestrator.cli.interrupts import hold_signals, settle
 from orchestrator.cli.job import open_run, read_job
 from orchestrator.cli.live import LiveProgress
 from orchestrator.cli.options import json_option
@@ -40,23 +44,45 @@ def command(algorithm: str, hosts: int, as_json: bool) -> None:
     went as intended: the fault was found (or, with EAGLE3, its absence shown) and every file and
     the server are as they were.
     """
-    with tempfile.TemporaryDirectory(prefix="sgldbg-demo-") as scratch:
-        click.echo(f"a cluster of {hosts} hosts and its server start ...", err=True)
-        with _open_cluster(Path(scratch) / "cluster", hosts, algorithm) as cluster:
+    with _open_folder() as scratch:
+        noun = "host" if hosts == 1 else "hosts"
+        click.echo(f"a cluster of {hosts} {noun} and its server start ...", err=True)
+        with _open_cluster(scratch / "cluster", hosts, algorithm) as cluster:
             before = _facts(cluster)
-            job = read_job(cluster.session, cluster.inventory, (), Path(scratch) / "runs")
+            if before["tokens"] is None:
+                raise SessionError("the demonstration could not begin: its server does not answer")
+            job = read_job(cluster.session, cluster.inventory, (), scratch / "runs")
             with LiveProgress([h.name for h in job.hosts]) as progress:
-                ending = open_run(job, progress).execute()
+                run = open_run(job, progress)
+                hold_signals()  # until the cluster is gone as well
+                ending = run.execute()
             after = _facts(cluster)
             left = sorted(str(p) for host in cluster.hosts for p in host.home.rglob("sessions/*"))
     differences = [name for name in before if before[name] != after[name]]
     differences += [f"left behind: {path}" for path in left]
+    code = _find_code(ending, algorithm, differences)
+    settle(int(code))
     # The run's directory is gone with the cluster.
     show_ending(replace(ending, run_dir=None), as_json=as_json)
     if not as_json:
         _show_proof(len(before["files"]), differences)
-    if not _as_intended(ending, algorithm) or differences:
-        raise SystemExit(int(ExitCode.NOT_RESTORED if differences else ExitCode.SESSION))
+    raise SystemExit(int(code))
+
+
+@contextmanager
+def _open_folder() -> Iterator[Path]:
+    """Where all of it lies; what killed demonstrations left beside it is removed first."""
+    from orchestrator.demo.leftovers import own_prefix, remove_leftovers
+
+    try:
+        parent = Path(tempfile.gettempdir())
+        for path in remove_leftovers(parent):
+            click.echo(f"removed what a demonstration that was killed had left: {path}", err=True)
+        folder = tempfile.TemporaryDirectory(prefix=own_prefix())
+    except OSError as error:
+        raise SessionError(f"the demonstration could not begin: {error}") from error
+    with folder as scratch:
+        yield Path(scratch)
 
 
 def _open_cluster(folder: Path, hosts: int, algorithm: str) -> Cluster:
@@ -65,7 +91,7 @@ def _open_cluster(folder: Path, hosts: int, algorithm: str) -> Cluster:
 
     try:
         return open_cluster(folder, hosts, algorithm)
-    except DemoError as error:
+    except (DemoError, OSError) as error:
         raise SessionError(f"the demonstration could not begin: {error}") from error
 
 
@@ -78,13 +104,26 @@ def _facts(cluster: Cluster) -> dict[str, Any]:
     return {
         "files": cluster.snapshot(),
         "servers": servers,
-        "tokens": cluster.generate(_TEXT)["output_ids"],
+        "tokens": _tokens(cluster),
     }
 
 
-def _as_intended(ending: Ending, algorithm: str) -> bool:
+def _tokens(cluster: Cluster) -> list[int] | None:
+    """What the server answers; nothing where it does not, which is other than before."""
+    try:
+        return list(cluster.generate(_TEXT)["output_ids"])
+    except (OSError, HTTPException):
+        return None
+
+
+def _find_code(ending: Ending, algorithm: str, differences: list[str]) -> ExitCode:
+    """Done where the fault was found, or its absence shown, and nothing is other than it was."""
+    if differences:
+        return ExitCode.NOT_RESTORED
+    if ending.exit_code in (ExitCode.INTERRUPTED, ExitCode.OUR_BUG):
+        return ending.exit_code
     wanted = ExitCode.NOT_AS_EXPECTED if algorithm == "EAGLE" else ExitCode.DONE
-    return ending.exit_code == wanted
+    return ExitCode.DONE if ending.exit_code == wanted else ExitCode.SESSION
 
 
 def _show_proof(files: int, differences: list[str]) -> None:

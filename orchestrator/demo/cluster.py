@@ -19,6 +19,8 @@ from orchestrator.demo.sshd import Sshd, silence_log
 
 USER = "demo"
 ALGORITHMS = ("EAGLE", "EAGLE3")
+# Every life of the miniature ends with the process that made the cluster, even by SIGKILL.
+OWNER = "SGLANG_MINIATURE_OWNER"
 # What a login shell has wherever it runs; all else about a host is its own.
 INHERITED = ("PATH", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "LD_LIBRARY_PATH", "PYTHONHOME")
 
@@ -48,6 +50,7 @@ class Cluster:
             self._make_workdir(stack)
             patch = layout.read_patch_source()
             inherited = {name: os.environ[name] for name in INHERITED if name in os.environ}
+            inherited[OWNER] = f"{os.getpid()} {processes.read_start_time(os.getpid())}"
             self.hosts = tuple(
                 layout.make_host(self.workdir / "hosts" / name, name, rank, inherited)
                 for rank, name in enumerate(self._names)

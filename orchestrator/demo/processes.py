@@ -81,6 +81,15 @@ def _may_ask(process: Process, left: list[Process], sign: signal.Signals) -> boo
     return sign == signal.SIGKILL or process.ppid not in {p.pid for p in left}
 
 
+def read_start_time(pid: int) -> int | None:
+    """When a live process began, in the kernel's own count; tells it from a later namesake."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return None
+    return None if fields[0] in "ZX" else int(fields[19])
+
+
 def _read_all() -> Iterator[Process]:
     """Our own user's live processes; zombies and what we may not look into are left out."""
     for entry in Path("/proc").iterdir():

@@ -11,6 +11,7 @@ import time
 from typing import Any
 
 from ..models.llama import encode
+from ..owner import watch_owner
 from ..process_title import configure_logger
 from ..server_args import ServerArgs
 from .engine import Engine
@@ -27,6 +28,7 @@ def run_server(args: ServerArgs) -> int:
     configure_logger()
     logger.info("server_args=%s", args)
     signal.signal(signal.SIGQUIT, _kill_process_tree)
+    watch_owner(_end_tree)
     try:
         engine = Engine(args)
     except OSError as error:
@@ -41,6 +43,11 @@ def run_server(args: ServerArgs) -> int:
 def _kill_process_tree(signum: int, frame: Any) -> None:
     """What a failing scheduler asks for: nothing of this node is left behind."""
     os.write(2, b"Received sigquit from a child process. It usually means the child failed.\n")
+    _end_tree()
+
+
+def _end_tree() -> None:
+    """At once, our workers with us: nobody is left who could be told anything."""
     for process in multiprocessing.active_children():
         process.kill()
     os.kill(os.getpid(), signal.SIGKILL)
