@@ -114,13 +114,15 @@ class Running:
             self._ended = True
             self._changed.notify_all()
 
-    def wait_line(self, text: str, limit_s: float = 60.0) -> None:
-        """Wait until a line of stderr contains `text`."""
+    def wait_line(self, text: str, limit_s: float = 60.0, times: int = 1) -> None:
+        """Wait until so many lines of stderr contain `text`."""
+
+        def told() -> bool:
+            return sum(text in line for line in self.lines) >= times
+
         with self._changed:
-            self._changed.wait_for(
-                lambda: self._ended or any(text in line for line in self.lines), limit_s
-            )
-            assert any(text in line for line in self.lines), "\n".join(self.lines)
+            self._changed.wait_for(lambda: self._ended or told(), limit_s)
+            assert told(), "\n".join(self.lines)
 
     def send(self, number: int) -> None:
         """Send a signal to the command only."""

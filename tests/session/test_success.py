@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.session.command import call, told
+from tests.session.test_kill import STAGES
 from tests.session.world import TEXT, Project, World
 
 
@@ -41,6 +42,9 @@ def test_the_fault_is_found(
     assert "demo-0 TP0, TP1; demo-1 TP2, TP3  fails 2x" in result.out
     check_records(find_run(tmp_path))
     check_logs(world, find_run(tmp_path))
+    timeline = read_lines(find_run(tmp_path) / "timeline.jsonl")
+    done = [r["stage"] for r in timeline if (r.get("host"), r.get("state")) == ("demo-0", "done")]
+    assert tuple(done) == STAGES
 
 
 def check_records(run: Path) -> None:
