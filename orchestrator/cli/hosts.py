@@ -11,6 +11,7 @@ from typing import Any
 
 import click
 
+from orchestrator.agent.client import AgentClient
 from orchestrator.cli.options import inventory_option, read_hosts, read_inventory_file
 from orchestrator.errors import HostError
 from orchestrator.model.inventory import Install, Inventory, Server
@@ -64,62 +65,114 @@ def _look(contact: Contact, book: Inventory) -> tuple[dict[str, Any], list[HostE
 
 
 def _fill(row: dict[str, Any], contact: Contact, book: Inventory) -> list[HostError]:
-    """Fill in what is there; returns an error for every install that is not."""
+    """Fill in what is there; returns an error for everything that is wrong there."""
     assert contact.agent is not None
     errors: list[HostError] = []
     hello = contact.agent.hello
     row["as"] = f"{hello['user']}@{hello['hostname']}"
     row["unfinished"] = [s["session"] for s in contact.sessions]
+    row["not_found"] = []
+    names: dict[int, str] = {}
     for server in [s for s in book.servers.values() if contact.host.name in s.hosts]:
         install = book.installs[server.install]
-        try:
-            at = {"name": install.name, "package": install.package}
-            at |= _locate(contact, server, install)
-            asked = {name: at[name] for name in ("root", "package", "dist_info")}
-            checked = contact.agent.call("pristine", asked, timeout_s=_LOOK_S).value
-            at |= {"pristine": checked}
-        except HostError as error:
-            if error.code == "lost":
-                raise
-            errors.append(error)
-            at |= {"error": error.message}
+        member, error = _find(contact, server, install)
+        if error is not None:
+            row["not_found"].append({"server": server.name, "error": error.message})
+            # A server that does not run is a fact; one that no session could take is wrong.
+            errors += [error] if error.code != "server-not-found" else []
+        elif member.found is not None and member.found.description is not None:
+            names[member.found.description["pid"]] = server.name
+        at, error = _look_at_install(member, server, install)
+        errors += [error] if error is not None else []
         if at not in row["installs"]:
             row["installs"].append(at)
     for package in dict.fromkeys(at["package"] for at in row["installs"]):
         found = contact.agent.call("survey", {"package": package}, timeout_s=_LOOK_S).value
-        row["servers"] += [
-            s | {"argv": list(shown(Life(tuple(s["argv"])))), "seen": asdict(read_sight(s))}
-            for s in found
-        ]
+        row["servers"] += [_fill_server(s, names, row, package, contact) for s in found]
     return errors
 
 
-def _locate(contact: Contact, server: Server, install: Install) -> Mapping[str, Any]:
-    """Where the install stands for the server that runs there, or would be started there."""
+def _find(contact: Contact, server: Server, install: Install) -> tuple[Member, HostError | None]:
+    """The server's process on this host, or why there is none that a session could take."""
     member = Member(contact.host, server.hosts.index(contact.host.name), agent=contact.agent)
     try:
         member.found = find_life(member, server, install, len(server.hosts))
     except HostError as error:
-        if error.code != "server-not-found":
+        if error.code == "lost":
             raise
         member.found = Found(contact.host.name, None, Life(()))
-    return locate(member, server, install)
+        return member, error
+    return member, None
+
+
+def _look_at_install(
+    member: Member, server: Server, install: Install
+) -> tuple[dict[str, Any], HostError | None]:
+    """Where the install stands for the server that runs there, or would be started there."""
+    at = {"name": install.name, "package": install.package}
+    try:
+        at |= locate(member, server, install)
+        return at | {"pristine": _check(member.channel, at)}, None
+    except HostError as error:
+        if error.code == "lost":
+            raise
+        return at | {"error": error.message}, error
+
+
+def _check(agent: AgentClient, at: Mapping[str, Any]) -> Any:
+    asked = {name: at[name] for name in ("root", "package", "dist_info")}
+    return agent.call("pristine", asked, timeout_s=_LOOK_S).value
+
+
+def _fill_server(
+    found: Mapping[str, Any],
+    names: Mapping[int, str],
+    row: Mapping[str, Any],
+    package: str,
+    contact: Contact,
+) -> dict[str, Any]:
+    """One running server; `runs` is its install where the inventory names none like it."""
+    assert contact.agent is not None
+    server = {
+        **found,
+        "argv": list(shown(Life(tuple(found["argv"])))),
+        "seen": asdict(read_sight(found)),
+        "server": names.get(found["pid"]),
+        "runs": None,
+    }
+    asked = {"python": None, "package": package, "pid": found["pid"], "env": {}, "cwd": None}
+    try:
+        at = {"package": package, **contact.agent.call("locate", asked, timeout_s=60.0).value}
+        if at["package_dir"] not in [i.get("package_dir") for i in row["installs"]]:
+            server["runs"] = at | {"pristine": _check(contact.agent, at)}
+    except HostError as error:
+        if error.code == "lost":
+            raise
+        server["runs"] = {"package": package, "error": error.message}
+    return server
 
 
 def _show(row: dict[str, Any]) -> None:
     click.echo(f"{row['host']}: {row['as']}")
     for install in row["installs"]:
-        if "error" in install:
-            click.echo(f"  install {install['name']}: {install['error']}")
-        else:
-            click.echo(
-                f"  install {install['name']}: {install['package']}"
-                f" {install['package_version'] or 'of unknown version'}"
-                f" in {install['package_dir']} (Python {install['version']})"
-            )
-            click.echo(f"    {describe_origin(install['pristine'])}")
+        _show_install(f"install {install['name']}", install, "  ")
     for server in row["servers"]:
-        for line in describe_sight(Sight(**server["seen"])):
+        for line in describe_sight(Sight(**server["seen"]), server["server"]):
             click.echo(f"  {line}")
+        if server["runs"] is not None:
+            _show_install("runs", server["runs"], "    ")
+    for missing in row["not_found"]:
+        click.echo(f"  server {missing['server']}: {missing['error']}")
     for session in row["unfinished"]:
         click.echo(f"  unfinished session {session}, see `sgldbg status`")
+
+
+def _show_install(head: str, install: Mapping[str, Any], indent: str) -> None:
+    if "error" in install:
+        click.echo(f"{indent}{head}: {install['error']}")
+        return
+    click.echo(
+        f"{indent}{head}: {install['package']} {install['package_version'] or 'of unknown version'}"
+        f" in {install['package_dir']} (Python {install['version']})"
+    )
+    click.echo(f"{indent}  {describe_origin(install['pristine'])}")

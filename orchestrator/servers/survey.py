@@ -91,15 +91,15 @@ def _find_rank(title: str) -> str:
     return name.removeprefix("scheduler").strip("_").replace("_", " ") or "scheduler"
 
 
-def describe_sight(sight: Sight) -> list[str]:
-    """Lines for a person, the most telling first."""
+def describe_sight(sight: Sight, name: str | None = None) -> list[str]:
+    """Lines for a person, the most telling first; `name` is the inventory's for this server."""
     sizes = [f"{name} {size}" for name, size in sight.sizes.items()]
     node = [] if sight.node is None else [f"node {sight.node[0]} of {sight.node[1]}"]
     role = [] if sight.role in (None, "null") else [f"{sight.role} server"]
     port = "port unknown" if sight.port is None else f"port {sight.port}"
     up = f"up {_show_time(sight.uptime_s)}"
     head = ", ".join([f"pid {sight.pid} of {sight.user}", port, up, *sizes, *node, *role])
-    lines = [f"server {head}: {sight.model or 'model unknown'}"]
+    lines = [f"server {f'{name}, ' if name else ''}{head}: {sight.model or 'model unknown'}"]
     if sight.ranks:
         lines.append(f"  ranks {', '.join(sight.ranks)}")
     if sight.gpus is not None:

@@ -1,0 +1,118 @@
+"""`sgldbg hosts`: what it finds on a machine with servers of every kind, and what it says of it."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import socket
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from orchestrator.onhost.agent.proc import procfs
+from tests.session.command import call
+
+from .conftest import Bench, open_port
+
+
+def normal(text: str, bench: Bench) -> str:
+    """The text without what differs from run to run, and by what runs the tests."""
+    text = re.sub(r"^ +child of .*\n", "", text, flags=re.MULTILINE)
+    text = text.replace(bench.package, "PKG").replace(str(bench.folder), "FOLDER")
+    text = re.sub(r"\bup \d+ s\b", "up N s", text).replace(sys.executable, "PYTHON")
+    return re.sub(r"\(Python [\d.]+\)", "(Python N)", re.sub(r"\b(pid|port|on) \d+", r"\1 N", text))
+
+
+@pytest.fixture
+def inventory(bench: Bench, tmp_path: Path, monkeypatch) -> Callable[..., Path]:
+    """Writes an inventory of servers of the bench's package by their ports."""
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("SGLDBG_STATE", str(tmp_path / "state"))
+    monkeypatch.setenv("PYTHONPATH", str(bench.folder))
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+
+    def write(**ports: int) -> Path:
+        servers = {
+            name: {
+                "install": "env",
+                "hosts": ["here"],
+                "launch": "adopt",
+                "url": f"http://127.0.0.1:{port}",
+            }
+            for name, port in ports.items()
+        }
+        installs = {"env": {"python": sys.executable, "package": bench.package}}
+        path = tmp_path / "inventory.yaml"
+        hosts = {"here": {"transport": "local"}}
+        path.write_text(json.dumps({"hosts": hosts, "installs": installs, "servers": servers}))
+        return path
+
+    return write
+
+
+def test_what_runs_on_a_host(bench: Bench, port, tmp_path: Path, monkeypatch, inventory):
+    """The server that is meant, one of another install, one on a pipe, one that does not run."""
+    ports = {"kimi": port, "piped": open_port(), "absent": open_port()}
+    path = inventory(**ports)
+    elsewhere = tmp_path / "elsewhere"
+    shutil.copytree(bench.folder / bench.package, elsewhere / bench.package)
+    bench.run("--port", str(port), "--api-key", "hush")
+    reading, writing = os.pipe()
+    bench.run("--port", str(ports["piped"]), stderr=writing)
+    os.close(writing)
+    with open(bench.stderr, "ab") as log:
+        argv = bench.argv("--port", str(open_port()), "--disaggregation-mode", "decode")
+        bench.stage.run(argv, cwd=elsewhere, stderr=log)
+    done = call(monkeypatch, "hosts", "--inventory", path)
+    os.close(reading)
+    user, folder = procfs.user_name(os.getuid()), "  neither a RECORD nor a checkout tells"
+    assert normal(done.out, bench) == (
+        f"here: {user}@{socket.gethostname()}\n"
+        "  install env: PKG of unknown version in FOLDER/PKG (Python N)\n"
+        f"  {folder} whether it is pristine\n"
+        f"  server kimi, pid N of {user}, port N, up N s: model unknown\n"
+        "    logs FOLDER/stderr\n"
+        f"  server pid N of {user}, port N, up N s: model unknown\n"
+        "    logs in no file\n"
+        "    cannot be adopted: its stderr goes to a pipe, which cannot be given back\n"
+        "    hint: start it with its output in a file\n"
+        "    hint: or name a file for the restored server: `launch: {adopt: {output: FILE}}`\n"
+        f"  server pid N of {user}, port N, up N s, decode server: model unknown\n"
+        "    logs FOLDER/stderr\n"
+        "    runs: PKG of unknown version in FOLDER/elsewhere/PKG (Python N)\n"
+        f"    {folder} whether it is pristine\n"
+        "  server piped: server `piped` could not be started again as it is: its stderr goes to a"
+        " pipe, which cannot be given back\n"
+        "  server absent: no server of `PKG` runs on port N\n"
+    )
+    assert (done.code, normal(done.err, bench)) == (
+        5,
+        "error: server `piped` could not be started again as it is: its stderr goes to a pipe,"
+        " which cannot be given back\n"
+        " --> host here (FOLDER/inventory.yaml:1)\n"
+        f"note: seen: pid N of {user}, listening on N: PYTHON -m PKG.launch_server --port N\n"
+        "hint: start it with its output in a file\n"
+        "hint: or name a file for the restored server: `launch: {adopt: {output: FILE}}`\n"
+        "hosts:\n  here: nothing was written, server was not touched\n",
+    )
+
+
+def test_as_data(bench: Bench, port, monkeypatch, inventory):
+    """The same as JSON; no secret of a command line is part of it."""
+    bench.run("--port", str(port), "--api-key", "hush", "--nnodes", "1")
+    done = call(monkeypatch, "hosts", "--json", "--inventory", inventory(kimi=port))
+    assert (done.code, done.err) == (0, "")
+    (row,) = json.loads(done.out)
+    (server,) = row["servers"]
+    assert (server["server"], server["runs"], row["not_found"]) == ("kimi", None, [])
+    assert server["argv"] == bench.argv(
+        "--port", str(port), "--api-key", "[secret]", "--nnodes", "1"
+    )
+    assert (server["seen"]["port"], server["seen"]["node"]) == (port, [0, 1])
+    (install,) = row["installs"]
+    assert install["package_dir"] == str(bench.folder / bench.package)
+    assert "hush" not in done.out
