@@ -42,8 +42,9 @@ _LEASE_S = 3600.0
 @click.option("--exercise", "send", is_flag=True, help="Send the session's requests, too.")
 @click.option("--timeout", type=duration, default="10s", show_default=True, metavar="DURATION",
               help="How long to wait for answers.")  # fmt: skip
-@click.option("--lease", type=duration, default="1h", show_default=True, metavar="DURATION",
-              help="When the hosts revert by themselves, from now on.")  # fmt: skip
+@click.option("--lease", type=duration, metavar="DURATION",
+              help="When the hosts revert by themselves, from now on; default: after as long as"
+              " `apply` said.")  # fmt: skip
 @project_options
 @json_option
 def command(
@@ -55,7 +56,7 @@ def command(
     limit: int,
     send: bool,
     timeout: float,
-    lease: float,
+    lease: float | None,
     inventory: Path | None,
     patches: tuple[Path, ...],
     as_json: bool,
@@ -76,15 +77,16 @@ def command(
         if missing is not None:
             raise missing
         asked = asking.open_asked(contacts, is_of(project.session.name))
+        lease_s = lease or max(float(one.left["lease_s"]) for one in asked)
         failed: Sequence[HostError] = ()
         try:
             found = _ask(project, asked, question, timeout, send=send)
         finally:
-            failed = asking.let_go(asked, lease)
+            failed = asking.let_go(asked, lease_s)
     finally:
         close_contacts(contacts)
     _show(found, as_json=as_json)
-    return _end(found, asked, failed, lease)
+    return _end(found, asked, failed, lease_s)
 
 
 def _ask(

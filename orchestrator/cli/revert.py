@@ -50,7 +50,7 @@ def command(
     else:
         book, hosts, wanted = read_session_hosts(session_file, inventory)
     transport = open_transport()
-    contacts = open_contacts(transport, hosts)
+    contacts = open_contacts(transport, hosts, book)
     try:
         with LiveProgress([h.name for h in hosts]) as progress:
             undo = Undo(contacts, book, transport, progress, force=force, take_live=take)

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from orchestrator.cli.options import inventory_option, read_hosts
+from orchestrator.cli.options import inventory_option, read_hosts, read_inventory_file
 from orchestrator.diagnostics import fold_hosts, render
 from orchestrator.model.outcome import ExitCode
 from orchestrator.session.contact import Contact, close_contacts, open_contacts, unreached
@@ -26,7 +26,8 @@ def command(hosts: tuple[str, ...], inventory: Path | None, as_json: bool) -> No
 
     Exit code 0: nothing is left anywhere. 7: something is, or a host did not answer.
     """
-    contacts = open_contacts(open_transport(), read_hosts(inventory, hosts))
+    chosen = read_hosts(inventory, hosts)
+    contacts = open_contacts(open_transport(), chosen, read_inventory_file(inventory))
     try:
         if as_json:
             click.echo(json.dumps({c.host.name: _facts(c) for c in contacts}, indent=2))
@@ -79,6 +80,13 @@ def session_lines(session: Mapping[str, Any]) -> list[str]:
         f" since {show_time(session['since'])}: {session['state']}, {until},"
         f" {guard}, server {session['server']}"
     ]
-    lines += [f"  {f['path']}: {f['state']}" for f in session["files"]]
+    if session.get("lock"):
+        lines.append(f"  known from {session['lock']}, {session['lost']} is gone")
+    lines += [line for f in session["files"] for line in _file_lines(f)]
     lines += [f"  guard: {line}" for line in session["report"]]
     return lines
+
+
+def _file_lines(file: Mapping[str, Any]) -> list[str]:
+    lines = [f"  {file['path']}: {file['state']}"]
+    return lines + ([f"    its original is {file['kept']}"] if file.get("kept") else [])

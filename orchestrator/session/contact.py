@@ -11,11 +11,12 @@ from orchestrator.agent.client import AgentClient
 from orchestrator.agent.ship import open_agent
 from orchestrator.diagnostics import fold_hosts
 from orchestrator.errors import FleetError, HostError, OrchestratorError
-from orchestrator.model.inventory import Host
+from orchestrator.model.inventory import Host, Inventory
 from orchestrator.model.outcome import Outcome
 from orchestrator.transport.base import Transport
 
 _CONNECT_S = 20.0
+_LOCATE_S = 60.0
 _THREADS = 32
 
 
@@ -29,17 +30,21 @@ class Contact:
     sessions: tuple[Mapping[str, Any], ...] = ()
 
 
-def open_contacts(transport: Transport, hosts: Sequence[Host]) -> list[Contact]:
+def open_contacts(
+    transport: Transport, hosts: Sequence[Host], inventory: Inventory | None = None
+) -> list[Contact]:
     """Connect to every host at once and ask for its unfinished sessions; order is kept.
 
-    The caller closes with `close_contacts`. Host errors are values.
+    With an inventory also beside the installs of each host, for sessions whose state directory was
+    lost. The caller closes with `close_contacts`. Host errors are values.
     """
 
     def reach(host: Host) -> Contact:
         agent = None
         try:
             agent = open_agent(transport, host, timeout_s=_CONNECT_S)
-            sessions = agent.call("status").value["sessions"]
+            packages = _find_packages(agent, host, inventory)
+            sessions = agent.call("status", {"packages": packages}).value["sessions"]
         except HostError as error:
             if agent is not None:
                 agent.close()
@@ -50,6 +55,27 @@ def open_contacts(transport: Transport, hosts: Sequence[Host]) -> list[Contact]:
         return []
     with ThreadPoolExecutor(min(_THREADS, len(hosts)), "sgldbg-contact") as pool:
         return list(pool.map(reach, hosts))
+
+
+def _find_packages(agent: AgentClient, host: Host, inventory: Inventory | None) -> list[str]:
+    """Where the installs of a host stand, as far as the inventory names their interpreter.
+
+    One that cannot be found is no matter here: `sgldbg hosts` tells of it.
+    """
+    servers = inventory.servers.values() if inventory is not None else ()
+    found: dict[str, None] = {}
+    for name in dict.fromkeys(s.install for s in servers if host.name in s.hosts):
+        assert inventory is not None
+        install = inventory.installs[name]
+        if install.python is None:
+            continue
+        args = {"python": install.python, "package": install.package, "pid": None}
+        try:
+            found[agent.call("locate", args, timeout_s=_LOCATE_S).value["package_dir"]] = None
+        except HostError as error:
+            if error.code in ("lost", "timeout"):
+                raise
+    return list(found)
 
 
 def join_errors(errors: Sequence[HostError], what: str, state: str) -> OrchestratorError | None:

@@ -16,6 +16,7 @@ from orchestrator.errors import (
 )
 from orchestrator.model.outcome import ExitCode, Outcome, is_as_before
 from orchestrator.model.record import Verdict
+from orchestrator.session.regain import START_BY_HAND
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +86,8 @@ def _remaining(outcome: Outcome) -> str:
         )
     elif "unknown" in (outcome.state, outcome.server):
         todo = "`sgldbg status` when it answers again, then `sgldbg revert --all`"
+    elif START_BY_HAND in outcome.hints:
+        todo = START_BY_HAND
     elif outcome.state in ("untouched", "reverted"):
         todo = (
             "its server was to run again as it did before: mend what stands in its way, then run"

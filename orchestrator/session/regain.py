@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from typing import Any
 
 from orchestrator.agent.ship import open_agent
 from orchestrator.errors import HostError
+from orchestrator.servers.base import Life, join, shown
 from orchestrator.session import stages
 from orchestrator.session.member import Member
 from orchestrator.transport.base import Transport
@@ -15,6 +17,11 @@ _CONNECT_S = 10.0
 _RETRY_S = 1.0
 _RECOVER_S = 300.0
 _ASK_S = 3.0
+# A guard looks ten times a second and waits half a second before it believes in a loss; then it
+# writes the directory anew before anything else.
+_GUARD_SEES_S = 5.0
+
+START_BY_HAND = "start its server by hand: how it ran was only written in the lost directory"
 
 
 def is_lost(member: Member) -> bool:
@@ -54,14 +61,12 @@ def _once(transport: Transport, session_id: str, member: Member) -> None:
     member.agent = open_agent(transport, member.host, timeout_s=_CONNECT_S)
     mine: dict[str, Any] = {"session": session_id, "host": member.name}
     try:
-        value = member.agent.call(
-            "attach", mine | {"epoch": member.epoch}, timeout_s=_CONNECT_S
-        ).value
+        value = _attach(member, mine)
     except HostError as error:
         if error.code == "missing" and _is_over(member, error):
             _take_as_ended(member)
         elif error.code == "missing":
-            _take_as_unknown(member)
+            _take_as_lost(member, mine)
         elif error.code == "fenced":
             _ask_guard(member, mine)
         else:
@@ -73,24 +78,65 @@ def _once(transport: Transport, session_id: str, member: Member) -> None:
     member.notes.append("came back on a new connection")
 
 
+def _attach(member: Member, mine: dict[str, Any]) -> Any:
+    """Take the session over; a host whose guard must have seen by now that it is lost may wait."""
+    until_s = time.monotonic() + _GUARD_SEES_S
+    while True:
+        try:
+            args = mine | {"epoch": member.epoch}
+            return member.channel.call("attach", args, timeout_s=_CONNECT_S).value
+        except HostError as error:
+            lost = error.code == "missing" and not _is_over(member, error)
+            if not lost or time.monotonic() >= until_s:
+                raise
+        time.sleep(_RETRY_S / 4)
+
+
 def _is_over(member: Member, error: HostError) -> bool:
     """Whether a session that is not there was ended, or had not begun to change anything."""
     return bool(error.data.get("ended")) or not (member.staged or member.stopping)
 
 
-def _take_as_unknown(member: Member) -> None:
-    """The host has lost its journal: what it held can neither be proven nor undone from here."""
+def _take_as_lost(member: Member, mine: dict[str, Any]) -> None:
+    """The host has lost its journal, and its guard: what the lock beside the install says is left.
+
+    Without one, what it held can neither be proven nor undone from here.
+    """
     member.begun = False
     member.state = member.server = "unknown"
-    member.error = HostError(
-        "the session's directory is gone from this host, with the journal that would undo it",
-        host=member.name,
-        code="lost-state",
-        hints=(
-            "put the state directory back and run `sgldbg revert --all`, or undo it by hand:"
-            " docs/guides/when-a-revert-fails.md",
-        ),
+    root = member.install.get("package_dir")
+    sessions = member.channel.call("status", {"packages": [root] if root else []}).value["sessions"]
+    found = [s for s in sessions if s.get("lock") and mine.items() <= s.items()]
+    text = "the session's directory is gone from this host, with the journal that would undo it"
+    hints: tuple[str, ...] = (
+        "put the state directory back and run `sgldbg revert --all`, or undo it by hand:"
+        " docs/guides/when-a-revert-fails.md",
     )
+    notes: tuple[str, ...] = ()
+    if found:
+        args = mine | {"lock": found[0]["lock"]}
+        value = member.channel.call("recover", args, timeout_s=_RECOVER_S).value
+        member.state = stages.name_state(value)
+        member.server = name_server(value, found[0])
+        text = "the session's directory was lost on this host"
+        notes = (*value["report"], *tell_lost(value), *value["left"])
+        hints = (START_BY_HAND,) if member.server == "not back" else ()
+    member.error = HostError(text, host=member.name, code="lost-state", hints=hints, notes=notes)
+
+
+def name_server(value: Mapping[str, Any], left: Mapping[str, Any]) -> str:
+    """The word of `Outcome` for the server after a `recover` with this value; `left` is what
+    `status` said before it.
+    """
+    if left["server"] == "untouched":
+        return "untouched"
+    return "restored" if value["server"] or not left["ran"] else "not back"
+
+
+def tell_lost(value: Mapping[str, Any]) -> list[str]:
+    """How the debug life of a lost session ran, which is all that is known; secrets are masked."""
+    lives = [Life(tuple(argv)) for argv in value.get("lost") or ()]
+    return [f"the debug life ran as `{join(shown(life))}`" for life in lives]
 
 
 def _take_as_ended(member: Member) -> None:

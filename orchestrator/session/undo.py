@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,6 +17,7 @@ from orchestrator.session.contact import Contact
 from orchestrator.session.fleet import Fleet, Progress
 from orchestrator.session.heartbeat import Heartbeat
 from orchestrator.session.member import Member
+from orchestrator.session.regain import START_BY_HAND, name_server, tell_lost
 from orchestrator.session.tail import Tail
 from orchestrator.transport.base import Transport
 
@@ -96,19 +98,19 @@ class Undo:
 
         def recover(member: Member) -> None:
             ended[member.rank] = outcome = self._recover(part_of[member.rank])
-            member.state, member.server = outcome.state, outcome.server
+            member.state, member.server, member.life = outcome.state, outcome.server, outcome.value
             if not outcome.ok:
                 raise HostError(outcome.message, host=member.name, code="not-reverted")
 
         def recover_over() -> None:
             fleet.attempt("recover", recover, over)
 
-        if len(over) < len(parts):
-            with Heartbeat(fleet, _LEASE_S):
-                self._tail(fleet, parts, recover_over).run()
-        else:
-            recover_over()
-        return [ended.get(m.rank) or _outcome(m, part_of[m.rank]) for m in fleet.members]
+        with Heartbeat(fleet, _LEASE_S) if len(over) < len(parts) else nullcontext():
+            self._tail(fleet, parts, recover_over).run()
+        return [
+            _ended(ended[m.rank], m) if m.rank in ended else _outcome(m, part_of[m.rank])
+            for m in fleet.members
+        ]
 
     def _tail(self, fleet: Fleet, parts: Sequence[Part], recover_over: Callable[[], None]) -> Tail:
         return Tail(
@@ -125,22 +127,39 @@ class Undo:
     def _recover(self, part: Part) -> Outcome:
         """A session whose lease is over: its host ends it by itself, from its journal."""
         assert part.contact.agent is not None
+        lock = {"lock": part.left["lock"]} if part.left.get("lock") else {}
         try:
             value = part.contact.agent.call(
-                "recover", part.mine | {"force": self.force}, timeout_s=_RECOVER_S
+                "recover", part.mine | lock | {"force": self.force}, timeout_s=_RECOVER_S
             ).value
         except HostError as error:
             if error.code == "missing" and error.data.get("ended"):
                 return Outcome(part.name, "revert", True, message="it was ended meanwhile")
             state = "patched" if part.left["files"] else "untouched"
             return Outcome(part.name, "revert", False, state, "unknown", error.message)
-        down = part.left["server"] != "untouched"
-        server = "untouched" if not down else "restored" if value["server"] else "not back"
-        state = stages.name_state(value)
-        said = "; ".join([*value["report"], *value["left"]])
+        server, state = name_server(value, part.left), stages.name_state(value)
+        said = "; ".join([*value["report"], *tell_lost(value), *value["left"]])
         if not part.left["files"] and not value["left"]:
             state = "untouched"
-        return Outcome(part.name, "revert", not value["left"], state, server, said)
+        hints = (START_BY_HAND,) if "lost" in value else ()
+        ok = not value["left"] and server != "not back"
+        return Outcome(part.name, "revert", ok, state, server, said, hints, value["server"])
+
+
+def _ended(outcome: Outcome, member: Member) -> Outcome:
+    """What became of a recovered host once its server was waited for."""
+    said = [outcome.message, *member.notes]
+    failed = member.error is not None and outcome.ok
+    if member.error is not None and failed:
+        said.append(member.error.message)
+    return replace(
+        outcome,
+        ok=outcome.ok and not failed,
+        server=member.server,
+        message="; ".join(text for text in said if text),
+        hints=outcome.hints or (member.error.hints if member.error is not None else ()),
+        value=None,
+    )
 
 
 def find_server(inventory: Inventory, hosts: Sequence[str]) -> Server | None:

@@ -61,6 +61,9 @@ def test_ask(applied: Path, sgldbg: Command) -> None:
         seen.append({r["pid"] for r in records})
         assert all(isinstance(r["values"][WIDTH], int) for r in records)
         assert asked.err == "every host reverts by itself in N s\n"
+    inventory = ("--inventory", applied.parents[1] / "inventory.yaml")
+    (left,) = json.loads(sgldbg("status", *inventory, "--json").out)["demo-0"]["sessions"]
+    assert 500 < left["deadline_s"] - left["now_s"] <= 600  # as long as `apply` said
     assert seen[1] <= seen[0] or seen[0] <= seen[1]
 
 

@@ -2,30 +2,86 @@
 
 from __future__ import annotations
 
+import json
+import os
+import shutil
+import signal
 from pathlib import Path
 
 import pytest
 
-from tests.session.command import call, once
-from tests.session.world import Project, World
+from tests.session.command import call, once, told
+from tests.session.world import Project, World, wait_for
 
 
-def test_a_lost_journal_is_never_taken_for_a_revert(
+def test_the_guard_undoes_it(
     single: World, small: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Exit 7 and the state unknown, not "as they were"; with the directory back it is undone."""
-    small.session["lease"] = "5s"
-    state = single.cluster.hosts[0].home / ".local" / "state" / "sgldbg"
-    away = tmp_path / "away"
+    """The run fails and says why; the host is as it was without anybody's help."""
+    target = single.target("demo-0")
+    original = target.with_name(f".{target.name}.sgldbg-orig")
 
-    lose = once(("demo-0", "arm", "done"), lambda: state.rename(away))
-    result = call(monkeypatch, "run", small.write(), "--runs", tmp_path / "runs", hook=lose)
+    def lose() -> None:
+        shutil.rmtree(single.state_dir("demo-0"))
+        wait_for(lambda: not original.exists(), "the guard")
 
-    away.rename(state) if not state.exists() else (away / "sessions").rename(state / "sessions")
-    ended = call(monkeypatch, "revert", "--all", "--inventory", small.folder / "inventory.yaml")
-    assert result.code == 7, result.err
-    assert "demo-0: state of the files is unknown, state of the server is unknown" in result.err, (
-        result.err
+    hook = once(("demo-0", "arm", "done"), lose)
+    result = call(monkeypatch, "run", small.write(), "--runs", tmp_path / "runs", hook=hook)
+    assert (result.code, told(result.err, tmp_path)) == (
+        1,
+        "demo-0: files are as they were, server is as it was\n"
+        "demo-0: its guard had reverted it by itself\n"
+        "run directory: TMP/runs/TIME-eagle3-zero-acceptance\n",
     )
-    assert ended.code == 0, ended.err
     single.assert_as_before()
+
+
+def test_nothing_but_the_lock_is_left(
+    single: World, small: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without a guard the files come back from the lock's word; the server is named, exit code 7.
+
+    How it ran was in the lost directory only, so its debug life's command line is shown.
+    """
+    inventory = ("--inventory", tmp_path / "project" / "inventory.yaml")
+    assert call(monkeypatch, "apply", small.write(), "--runs", tmp_path / "runs").code == 0
+    target = single.target("demo-0")
+    package = target.parents[2]
+    os.kill(json.loads((package / ".sgldbg-lock").read_text())["guard"]["pid"], signal.SIGKILL)
+    (directory,) = single.state_dir("demo-0").glob("sessions/*/demo-0")
+    wait_for(lambda: not single.helpers("demo-0"), "the guard's end")
+    shutil.rmtree(single.state_dir("demo-0"))
+
+    seen = call(monkeypatch, "status", *inventory)
+    ended = call(monkeypatch, "revert", "--all", *inventory)
+
+    where = told(str(package), tmp_path)
+    gone = told(str(directory), tmp_path)
+    kept = f"{where}/srt/models/.{target.name}.sgldbg-orig"
+    assert (seen.code, told(seen.out, tmp_path).splitlines()) == (
+        7,
+        [
+            "demo-0: session ID-eagle3-zero-acceptance of USER@HOST since WHEN:"
+            " patched, its directory is lost, its lease is over, guard dead, server unknown",
+            f"demo-0:   known from {where}/.sgldbg-lock, {gone} is gone",
+            f"demo-0:   {where}/_sgldbg.py: patched",
+            f"demo-0:   {where}/srt/models/{target.name}: patched",
+            f"demo-0:     its original is {kept}",
+        ],
+    )
+    said, hint = told(ended.err, tmp_path).splitlines()
+    before, argv, after = said.rsplit("`", 2)
+    assert ended.code == 7
+    assert before == (
+        "demo-0: files are as they were, server is not back (its directory was lost: undone from"
+        f" `{where}/.sgldbg-lock`; how its server ran was lost with it, so it was not started;"
+        " the debug life ran as "
+    )
+    assert "-m sglang.launch_server --model-path" in argv
+    assert after == ")"
+    assert hint == (
+        "hint: start its server by hand: how it ran was only written in the lost directory"
+    )
+    assert single.files == single.cluster.snapshot()
+    assert single.leftovers() == []
+    assert call(monkeypatch, "status", *inventory).out == "demo-0: nothing is left\n"

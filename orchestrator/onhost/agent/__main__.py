@@ -6,17 +6,20 @@ import glob
 import os
 import sys
 import time
-from typing import Any, Dict, List
+from functools import partial
+from typing import Any, Callable, Dict, List, Sequence
 
 from .refusal import Refusal
 from .wire.serve import find_state_dir, serve
 
-USAGE = """usage: python3 AGENT.pyz status                      what is changed on this host
-       python3 AGENT.pyz revert --all | SESSION [--force] [--here]
+USAGE = """usage: python3 AGENT.pyz status [PACKAGE_DIR...]     what is changed on this host
+       python3 AGENT.pyz revert --all | SESSION [PACKAGE_DIR...] [--force] [--here]
                                                 undo it, with no controller
        python3 AGENT.pyz serve MARKER | guard DIR   (used by sgldbg itself)
 `--force` also undoes files that somebody changed after us; both versions are kept.
 `--here` says that a session is of this machine, which had another name when it began.
+PACKAGE_DIR, with a slash in it, is where an install may still be held by a session whose state
+directory was lost: what its lock says is enough to put the files back.
 """
 NOT_RESTORED = 7
 USAGE_WRONG = 2
@@ -34,23 +37,26 @@ def main(argv: List[str]) -> int:
         from .session import guard
 
         return guard.main(rest[0])
-    if command == "status" and not rest:
-        return show_status()
+    packages = [word for word in rest if "/" in word]
+    if command == "status" and rest == packages:
+        return show_status(packages)
     force, here = "--force" in rest, "--here" in rest
-    names = [word for word in rest if word not in ("--force", "--here")]
+    names = [word for word in rest if word not in ("--force", "--here", *packages)]
     known = len(names) == 1 and (names[0][:1] != "-" or (names[0] == "--all" and not here))
     if command == "revert" and known:
-        return revert(names[0], force, here)
+        return revert(names[0], force, here, packages)
     sys.stderr.write(USAGE)
     return USAGE_WRONG
 
 
-def show_status() -> int:
-    """Print every session of this host's state directory; 7 where files are still changed."""
+def show_status(packages: Sequence[str] = ()) -> int:
+    """Print every session of this host's state directory, and those that only a lock beside an
+    install still knows; 7 where files are still changed.
+    """
     from .session import status
 
     state_dir = find_state_dir()
-    sessions = status.sessions(state_dir)
+    sessions = status.sessions(state_dir, packages)
     if not sessions:
         print("nothing is changed: no session in %s" % state_dir)
         return 0
@@ -64,9 +70,13 @@ def describe(session: Dict[str, Any]) -> List[str]:
     name = "%s on %s" % (session.get("session"), session.get("host"))
     lines = ["%s: %s" % (name, session.get("state"))]
     lines.append("  held by %s since %s" % (session.get("holder"), _day(session.get("since"))))
+    if session.get("lock"):
+        lines.append("  known from `%s`, `%s` is gone" % (session["lock"], session.get("lost")))
     lines.append("  " + _lease_line(session))
     for item in session.get("files") or []:
         lines.append("  %s: %s" % (item.get("path"), item.get("state")))
+        if item.get("kept"):
+            lines.append("    its original is `%s`" % item["kept"])
     lines.append("  server: %s" % session.get("server"))
     lines.extend("  %s" % line for line in session.get("report") or [])
     return lines
@@ -90,26 +100,32 @@ def _lease_line(session: Dict[str, Any]) -> str:
     return "reverts by itself in %d s, %s" % (max(0, int(deadline_s - now_s)), guard)
 
 
-def revert(which: str, force: bool, here: bool = False) -> int:
+def revert(which: str, force: bool, here: bool = False, packages: Sequence[str] = ()) -> int:
     """Undo one session, or all of them, on this host; 7 where something is left."""
+    from .session import orphan, recover
+
     pattern = "*" if which == "--all" else glob.escape(which)
     root = os.path.join(glob.escape(find_state_dir()), "sessions", pattern, "*")
     directories = sorted(path for path in glob.glob(root) if os.path.isdir(path))
-    if not directories:
+    lost = [o for o in orphan.find_all(packages) if which in ("--all", o.holder["session"])]
+    if not directories and not lost:
         what = "no session" if which == "--all" else "no session `%s`" % which
         print("%s in %s" % (what, find_state_dir()))
         return 0 if which == "--all" else USAGE_WRONG
-    codes = [_revert_one(path, force, here) for path in directories]
+    codes = []
+    for path in directories:
+        parent, host = os.path.split(path)
+        name = "%s on %s" % (os.path.basename(parent), host)
+        codes.append(_revert_one(name, partial(recover.recover, path, force, here=here)))
+    for one in lost:
+        name = "%s on %s" % (one.holder["session"], one.holder["host"])
+        codes.append(_revert_one(name, partial(orphan.recover_orphan, one, force)))
     return max(codes)
 
 
-def _revert_one(session_dir: str, force: bool, here: bool) -> int:
-    from .session import recover
-
-    parent, host = os.path.split(session_dir)
-    name = "%s on %s" % (os.path.basename(parent), host)
+def _revert_one(name: str, undo: Callable[[], Dict[str, Any]]) -> int:
     try:
-        result = recover.recover(session_dir, force=force, here=here)
+        result = undo()
     except Refusal as refusal:
         print("%s: not reverted (%s): %s" % (name, refusal.code, refusal.message))
         if refusal.code == "elsewhere":
@@ -122,9 +138,12 @@ def _revert_one(session_dir: str, force: bool, here: bool) -> int:
     left = result.get("left") or []
     for item in left:
         print("%s: left: %s" % (name, item))
+    lost = result.get("lost") is not None
+    for text in result["report"] if lost else ():
+        print("%s: %s" % (name, text))
     done = bool(result.get("verified")) and not left
     print("%s: %s" % (name, "reverted and verified" if done else "not finished"))
-    return 0 if done else NOT_RESTORED
+    return 0 if done and not lost else NOT_RESTORED
 
 
 if __name__ == "__main__":

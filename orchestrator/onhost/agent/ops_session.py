@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 from typing import Any, Callable, Dict, Tuple
 
-from .files import effective, files, probedir, shared, swap
+from .files import claim, effective, files, probedir, shared, swap
 from .held import lease
 from .held.state import Context, SessionState, session_dir
 from .refusal import Refusal
 from .server import life
-from .session import begin, guard, recover, staging, status
+from .session import begin, guard, orphan, recover, staging, status
 
 Args = Dict[str, Any]
 Answer = Tuple[Any, bytes]
@@ -63,7 +63,7 @@ def op_attach(context: Context, args: Args, raw: bytes) -> Answer:
         epoch=args.get("epoch"),
         keep=bool(args.get("keep")),
     )
-    staging.show_until(session, session.check())
+    claim.show(session, session.check())
     return _adopt(context, session)
 
 
@@ -75,6 +75,7 @@ def op_guard(context: Context, args: Args, raw: bytes) -> Answer:
         session.facts.guard = guard.start(session.directory)
         with session.locked():
             session.note("guard", guard=session.facts.guard)
+            claim.show(session, session.check())
     return {"guard": session.facts.guard}, b""
 
 
@@ -97,7 +98,7 @@ def op_detach(context: Context, args: Args, raw: bytes) -> Answer:
     session = _held(context)
     detached = session.renew(args["lease_s"], detached=True, let_go=True)
     shared.renew(session, detached)
-    staging.show_until(session, detached)
+    claim.show(session, detached)
     return _times(detached), b""
 
 
@@ -111,7 +112,7 @@ def op_keep(context: Context, args: Args, raw: bytes) -> Answer:
             session.directory, session.epoch, session.holder, deadline_s=None, let_go=True
         )
         session.note("kept")
-        staging.show_until(session, kept)
+        claim.show(session, kept)
         shared.renew(session, kept)
     recover.dismiss_guard(session)
     return None, b""
@@ -153,6 +154,7 @@ def op_stop_server(context: Context, args: Args, raw: bytes) -> Answer:
     session = _held(context)
     if args.get("announce"):
         with files.refusing("the stop could not be announced"):
+            claim.show_server(session)
             life.announce_stop(session, float(args["timeout_s"]), args.get("port"))
         return {"stopped": [], "killed": [], "seconds": 0.0, "left": []}, b""
     stop: Callable[..., Args] = life.stop_original
@@ -160,6 +162,8 @@ def op_stop_server(context: Context, args: Args, raw: bytes) -> Answer:
         stop = life.stop_debug
     elif args["which"] != "original":
         raise Refusal("bad-request", "`which` is `original` or `debug`")
+    else:
+        claim.show_server(session)
     return stop(session, float(args["timeout_s"]), args.get("port")), b""
 
 
@@ -197,8 +201,10 @@ def op_probe_table(context: Context, args: Args, raw: bytes) -> Answer:
 
 def op_start_server(context: Context, args: Args, raw: bytes) -> Answer:
     """Start the debug life."""
+    session = _held(context)
     with files.refusing("the server was not started"):
-        return life.start_debug(_held(context), args), b""
+        claim.show_server(session)
+        return life.start_debug(session, args), b""
 
 
 def op_revert(context: Context, args: Args, raw: bytes) -> Answer:
@@ -233,6 +239,9 @@ def op_recover(context: Context, args: Args, raw: bytes) -> Answer:
     """Undo and end a session that nobody holds."""
     directory = session_dir(context.state_dir, args["session"], args["host"])
     force, own = bool(args.get("force")), context.session
+    lost = orphan.find(args["lock"]) if args.get("lock") else None
+    if lost is not None and lost.directory == directory:
+        return orphan.recover_orphan(lost, force), b""
     if own is None or own.directory != directory:
         return recover.recover(directory, force), b""
     if not _is_held(own):

@@ -12,7 +12,7 @@ from ..held import dirs
 from ..held.facts import PlannedFile
 from ..held.state import SessionState
 from ..refusal import Refusal
-from . import files, plan, pyc, shared
+from . import claim, files, plan, pyc, shared
 
 Report = Dict[str, Any]
 
@@ -50,6 +50,7 @@ def swap(session: SessionState) -> List[Report]:
     for one in waiting:
         _check_unchanged(one)
         _check_kept(one)
+    _show_asides(session, waiting)
     for one in waiting:
         with files.refusing("cannot put in `%s`" % one.file):
             if one.file in session.facts.pycs:  # a swap before this one failed in between
@@ -63,6 +64,13 @@ def swap(session: SessionState) -> List[Report]:
     for one in session.facts.files:
         plan.expect(one.file, one.path, one.after_sha256, files.look(one.path).sha256)
     return [{"file": one.file, "sha256": one.after_sha256} for one in session.facts.files]
+
+
+def _show_asides(session: SessionState, waiting: Sequence[PlannedFile]) -> None:
+    """Tell the lock which compiled files will be set aside, as the journal is told one by one."""
+    asides = {one.file: pyc.record(one, session.facts.prefix) for one in waiting}
+    if waiting:
+        claim.show(session, session.check(), pycs={**session.facts.pycs, **asides})
 
 
 def _put_in(session: SessionState, one: PlannedFile) -> None:
@@ -105,6 +113,7 @@ def _check_unchanged(one: PlannedFile) -> None:
 
 def remove_staged(session: SessionState) -> None:
     """Take the staged files away first, so that no late swap of a fenced agent can succeed."""
+    claim.refuse_foreign(session)
     with session.step("revert:staged"):
         for one in session.facts.files:
             for path in (one.new, files.probe_path(one)):
@@ -119,6 +128,7 @@ def put_back_early(session: SessionState) -> None:
     aside until then: who ends may still write one over that which was put back.
     """
     with session.locked():
+        claim.refuse_foreign(session)
         if shared.wait_for_members(session, 0.0):
             return
         for one in reversed(session.facts.files):
@@ -133,6 +143,7 @@ def revert(session: SessionState, force: bool = False) -> List[Report]:
     another host's server may still run from are `failed` until that one is over.
     """
     with session.locked():
+        claim.refuse_foreign(session)
         if session.facts.sharing is not None:
             reports = shared.wait_until_back(session)[::-1]
         else:

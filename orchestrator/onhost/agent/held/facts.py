@@ -8,6 +8,8 @@ from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Set
 from .journal import Record
 
 NEW, ORIG = "sgldbg-new", "sgldbg-orig"
+# What a plan's line holds; the lock beside the install repeats it.
+PLAN = ("root", "package", "pycache_prefix", "files", "dirs", "locks")
 
 
 def beside(path: str, ending: str) -> str:
@@ -64,6 +66,7 @@ class Facts:
             self.apply(record)
 
     def _forget_files(self) -> None:
+        self.plan: Optional[Record] = None
         self.root = ""
         self.package = ""
         self.prefix: Optional[str] = None
@@ -117,6 +120,7 @@ class Facts:
 
     def _plan(self, record: Record) -> None:
         self._forget_files()
+        self.plan = {name: record[name] for name in PLAN}
         self.root, self.package = record["root"], record["package"]
         self.prefix = record["pycache_prefix"]
         self.files = [PlannedFile(**item) for item in record["files"]]

@@ -62,8 +62,12 @@ def unseal(line: bytes) -> Optional[Record]:
 def read(path: str) -> List[Record]:
     """All whole records of a journal, in order. A torn line is as if it had not been written."""
     with open(path, "rb") as file:
-        lines = file.read().split(b"\n")
-    return [record for record in map(unseal, lines) if record is not None]
+        return parse(file.read())
+
+
+def parse(data: bytes) -> List[Record]:
+    """All whole records of a journal's bytes."""
+    return [record for record in map(unseal, data.split(b"\n")) if record is not None]
 
 
 def sync_dir(path: str) -> None:

@@ -75,6 +75,11 @@ def read_boot_id() -> str:
         return file.read().strip()
 
 
+def read_process_space() -> str:
+    """What tells processes that are numbered together from those of a container."""
+    return os.readlink("/proc/self/ns/pid")
+
+
 def find_process(pid: int) -> Optional[Process]:
     """The process that has this number now."""
     stat = procfs.read_stat(pid)
@@ -222,6 +227,11 @@ def is_ours(lease: Lease, epoch: int, holder: Process) -> bool:
     """Whether this holder may still change things under this epoch."""
     ours = lease.epoch == epoch and lease.agent == holder
     return ours and (lease.is_live() or (lease.is_kept() and lease.boot_id == read_boot_id()))
+
+
+def over(lease: Lease) -> Lease:
+    """The same lease with its time run out."""
+    return replace(lease, deadline_s=0.0)
 
 
 def explain(lease: Optional[Lease], epoch: int, holder: Process) -> str:

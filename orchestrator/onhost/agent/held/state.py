@@ -193,6 +193,9 @@ class SessionState:
             "until": until,
             "deadline_s": deadline_s,
             "state_dir": self.state_dir,
+            "machine": begun.get("machine"),
+            "processes": lease.read_process_space(),
+            "guard": self.facts.guard,
         }
 
     def renew(self, lease_s: float, **changes: Any) -> Lease:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from ..files import files, probedir
-from ..held import journal, lease, machine
+from ..held import journal, lease, machine, rebuild
 from ..held.facts import Facts
 from ..held.journal import Journal, Record
 from ..held.lease import Lease
@@ -32,7 +32,7 @@ def begin(
     directory = session_dir(state_dir, args["session"], args["host"])
     _clear(directory)
     with files.refusing("the session's directory could not be made"):
-        _make_dirs(state_dir, directory)
+        rebuild.make_dirs(directory)
         try:
             Journal.create(os.path.join(directory, JOURNAL)).close()
         except FileExistsError:
@@ -74,14 +74,6 @@ def _first_lease(args: Dict[str, Any]) -> Lease:
     deadline_s = lease.now_s() + lease_s
     boot_id = lease.read_boot_id()
     return Lease(1, lease.AGENT, lease.me(), boot_id, deadline_s, lease_s, grace_s)
-
-
-def _make_dirs(state_dir: str, directory: str) -> None:
-    for path in (os.path.dirname(state_dir), state_dir, os.path.join(state_dir, "sessions")):
-        os.makedirs(path, 0o700, exist_ok=True)
-    os.makedirs(directory, 0o700, exist_ok=True)
-    journal.sync_dir(os.path.dirname(directory))
-    journal.sync_dir(os.path.join(state_dir, "sessions"))
 
 
 def _exists(directory: str) -> Refusal:

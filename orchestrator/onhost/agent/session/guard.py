@@ -15,24 +15,28 @@ from typing import Any, Dict, List, Optional
 
 from ..held import lease
 from ..held.lease import Lease
-from ..held.state import JOURNAL, SessionState
+from ..held.state import JOURNAL, SessionState, was_ended
 from ..refusal import Refusal
 from ..server import life, process
 
 # Everything that the guard will ever need is imported here: its zipapp and its interpreter's
 # library may be gone by the time it acts.
-from . import recover
+from . import orphan, recover
+from .memory import Memory
 
 __all__ = ["main", "process", "start"]
 
 _POLL_S = 0.1
 _START_WAIT_S = 20.0
-# A lease that cannot be read for this long is as good as over.
+# A lease that cannot be read for this long is as good as over; a directory that is gone comes
+# back, if at all, in the moment in which somebody renames it.
 _UNREADABLE_S = 3.0
+_GONE_S = 0.5
 # What keeps a revert from working (a read-only mount, a full disk) is mended by people; after
 # that time the next contact does it.
 _RETRY_S = 3600.0
 _RETRY_DELAY_MAX_S = 30.0
+_OVER, _LOST = "the lease ran out", "the session's directory was lost"
 
 
 def start(directory: str) -> Dict[str, int]:
@@ -130,6 +134,7 @@ def _detach() -> int:
 class _Guard:
     def __init__(self, directory: str) -> None:
         self._directory = directory
+        self._memory = Memory(directory)
 
     def trace(self, text: str) -> None:
         """Add a line to the guard's own trace; a full disk silences it, nothing more."""
@@ -143,33 +148,53 @@ class _Guard:
                 os.close(fd)
 
     def watch(self) -> None:
-        """Wait until the session ended, was kept, or lost its holder; then undo it."""
+        """Wait until the session ended, was kept, or lost its holder; then undo it.
+
+        One whose directory goes away without an end is undone from memory: nobody can hold it
+        any more, and nobody else could undo it.
+        """
         self.trace("watching as process %d" % os.getpid())
         unreadable_s = 0.0
-        while os.path.exists(os.path.join(self._directory, JOURNAL)):
-            found = lease.read(self._directory)
+        while True:
+            found = self._memory.look()
+            if self._is_over():
+                return
             if found is not None and (found.ended or found.is_kept()):
                 self.trace("leaving: the session %s" % ("ended" if found.ended else "is kept"))
                 return
-            unreadable_s = unreadable_s + _POLL_S if found is None else 0.0
-            if unreadable_s > _UNREADABLE_S or (found is not None and not found.is_live()):
+            if found is None or self._memory.lost:
+                unreadable_s += _POLL_S
+            else:
+                unreadable_s = 0.0
+            limit_s = _GONE_S if self._memory.lost else _UNREADABLE_S
+            if unreadable_s > limit_s or (found is not None and not found.is_live()):
                 self._undo_patiently()
                 return
             time.sleep(_pause(found))
 
+    def _is_over(self) -> bool:
+        """Whether the directory is gone because somebody has ended the session, or never began."""
+        if os.path.exists(os.path.join(self._directory, JOURNAL)):
+            return False
+        return self._memory.is_empty or was_ended(self._directory)
+
     def _undo_patiently(self) -> None:
-        self.trace("the lease is over")
+        cause = _LOST if self._memory.lost else _OVER
+        self.trace(cause)
         delay_s, limit_s = 0.5, time.monotonic() + _RETRY_S
         session: Optional[SessionState] = None
         while time.monotonic() < limit_s:
             try:
-                if session is None:
-                    session = recover.take_over(self._directory, lease.GUARD, 30.0)
-                if self._undo(session):
+                self._memory.look()
+                if self._is_over():
+                    return
+                if session is None or self._memory.lost:
+                    session = self._take_over(session)
+                if self._undo(session, cause):
                     return
             except Refusal as refusal:
                 self.trace("refused: %s: %s" % (refusal.code, refusal.message))
-                if refusal.code in ("fenced", "missing"):
+                if refusal.code == "fenced" or refusal.data.get("ended"):
                     return  # somebody else undoes it
             except Exception:
                 self.trace(traceback.format_exc())
@@ -177,11 +202,20 @@ class _Guard:
             delay_s = min(delay_s * 2, _RETRY_DELAY_MAX_S)
         self.trace("giving up after %d s: the next contact has to undo it" % _RETRY_S)
 
-    def _undo(self, session: SessionState) -> bool:
+    def _take_over(self, before: Optional[SessionState]) -> SessionState:
+        if before is not None:
+            before.close()
+        lost = self._memory.lost
+        self._memory.give_back()
+        if lost:
+            orphan.supplement(self._directory)
+        return recover.take_over(self._directory, lease.GUARD, 30.0)
+
+    def _undo(self, session: SessionState, cause: str) -> bool:
         """Run the tail once; true where nothing is left that another try could better."""
         with session.locked():
             value = recover.run_tail(session, trace=self.trace)
-            for text in describe(value):
+            for text in describe(value, cause):
                 self.trace(text)
                 if text not in session.facts.report:  # once, however many tries it takes
                     session.note("report", by=lease.GUARD, text=text)
@@ -198,10 +232,10 @@ def _pause(found: Optional[Lease]) -> float:
     return min(_POLL_S, max(0.001, found.deadline_s - lease.now_s()))
 
 
-def describe(value: Dict[str, Any]) -> List[str]:
+def describe(value: Dict[str, Any], cause: str) -> List[str]:
     """What became of everything, in lines for the next contact."""
     back = sum(report["state"] in ("reverted", "removed") for report in value["files"])
-    lines = ["the lease ran out: %d of %d files put back" % (back, len(value["files"]))]
+    lines = ["%s: %d of %d files put back" % (cause, back, len(value["files"]))]
     if value["verified"] and value["files"]:
         lines[0] += ", all verified"
     server = value["server"]

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
 import glob
 import os
 import time
 from typing import Any, Dict, List, Optional
 
-from ..files import files, plan, shared, swap
+from ..files import claim, files, plan, shared, swap
 from ..held import journal, lease, lock, machine
 from ..held.facts import Facts
 from ..held.state import JOURNAL, SessionState, session_dir
 from ..refusal import Refusal
-from . import recover
+from . import orphan, recover
 
 Args = Dict[str, Any]
 
@@ -67,7 +66,7 @@ def _split(items: List[Args], raw: bytes) -> Dict[str, bytes]:
 
 
 def _take_locks(session: SessionState) -> None:
-    holder = _lock_holder(session, session.check())
+    holder = claim.make(session, session.check())
     for path in session.facts.locks:
         with files.refusing("the install cannot be locked"), session.step("lock", path=path):
             try:
@@ -76,6 +75,7 @@ def _take_locks(session: SessionState) -> None:
                 found = lock.read(path)
                 if not lock.is_mine(found, holder):
                     raise _locked(path, found) from None
+    claim.point((session.facts.begun or {})["probe_dir"], session.facts.locks)
 
 
 def _undo_stage(session: SessionState) -> None:
@@ -93,11 +93,14 @@ def _recover_expired(session: SessionState, paths: List[str]) -> List[Args]:
         found = lock.read(path)
         if found is None or lock.is_mine(found, session.lock_holder()):
             continue
-        directory = _find_abandoned(found)
-        if directory is None:
-            raise _locked(path, found)
+        lost, directory = orphan.find(path), _find_abandoned(found)
         try:
-            value = recover.recover(directory)
+            if lost is not None:
+                value = orphan.recover_orphan(lost)
+            elif directory is not None:
+                value = recover.recover(directory)
+            else:
+                raise _locked(path, found)
         except Refusal:
             raise _locked(path, found) from None
         if value["left"]:
@@ -130,7 +133,7 @@ def _locked(path: str, found: Optional[lock.Holder]) -> Refusal:
         os.path.join(str(found["state_dir"]), "sessions", found["session"], found["host"])
     )
     if held is not None:  # renewed since the lock was written
-        until = _wall(held)
+        until = claim.wall_of(held.deadline_s)
     message = "`%s` is held by %s (session `%s`) since %s%s" % (
         folder,
         found["holder"],
@@ -168,20 +171,3 @@ def _file_reverted(session: SessionState, package_dir: str) -> List[Args]:
 def _is_live(directory: str) -> bool:
     held = lease.read(directory)
     return held is not None and held.is_live()
-
-
-def show_until(session: SessionState, held: lease.Lease) -> None:
-    """Let the lock say the new time; only for others to read, so a failure changes nothing."""
-    for path in session.facts.locks if not session.facts.unlocked else ():
-        with contextlib.suppress(OSError):
-            lock.update(path, _lock_holder(session, held))
-
-
-def _lock_holder(session: SessionState, held: lease.Lease) -> lock.Holder:
-    return session.lock_holder(_wall(held), held.deadline_s)
-
-
-def _wall(held: lease.Lease) -> Optional[float]:
-    if held.deadline_s is None:
-        return None
-    return round(time.time() + held.deadline_s - lease.now_s(), 3)

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import os
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, Iterable, List, Optional
 
 from ..files import files
 from ..held import journal, lease, machine
 from ..held.facts import Facts, PlannedFile
 from ..held.lease import Lease
 from ..held.state import JOURNAL
-from . import begin
+from . import begin, orphan
 
 Session = Dict[str, Any]
 
 
-def sessions(state_dir: str) -> List[Session]:
-    """Every session of this state directory that has not been filed away, by name and host."""
+def sessions(state_dir: str, package_dirs: Iterable[str] = ()) -> List[Session]:
+    """Every session that has not ended, by name and host: those of this state directory, then
+    those of which only the lock beside an install is left.
+    """
     root = os.path.join(state_dir, "sessions")
     found = []
     for name in _names(root):
@@ -24,7 +26,39 @@ def sessions(state_dir: str) -> List[Session]:
             directory = os.path.join(root, name, host)
             if os.path.exists(os.path.join(directory, JOURNAL)):
                 found.append(read_session(directory))
-    return found
+    return found + [read_orphan(one) for one in orphan.find_all(package_dirs)]
+
+
+def read_orphan(one: orphan.Orphan) -> Session:
+    """A session without a directory, as its lock and the disk show it now."""
+    facts, holder = one.facts, one.holder
+    shown = []
+    for item, planned in zip(_show_files(facts), facts.files):
+        kept = planned.orig if os.path.lexists(planned.orig) else None
+        shown.append(dict(item, kept=kept))
+    patched = "patched" if any(item["state"] == "patched" for item in shown) else "staged"
+    guarded = one.why_not and one.records
+    return {
+        "session": holder["session"],
+        "host": holder["host"],
+        "root": facts.root,
+        "holder": holder.get("holder", ""),
+        "since": holder.get("since"),
+        "state": "%s, its directory is lost" % (patched if one.records else "unknown"),
+        "deadline_s": 0.0,
+        "now_s": lease.now_s(),
+        "lease_s": 0.0,
+        "expired": True,
+        "controller": "gone",
+        "guard": "alive" if guarded else "dead",
+        "server": "untouched" if holder.get("server") == "untouched" else "unknown",
+        "ran": holder.get("server") == "stopped",
+        "files": shown,
+        "report": [one.why_not] if one.why_not else [],
+        "elsewhere": None,
+        "lock": one.path,
+        "lost": one.directory,
+    }
 
 
 def _names(path: str) -> List[str]:
@@ -51,6 +85,7 @@ def read_session(directory: str) -> Session:
         "state": _state(facts, held, [item["state"] for item in shown]),
         "deadline_s": held.deadline_s if held is not None else None,
         "now_s": now_s,
+        "lease_s": held.lease_s if held is not None else 0.0,
         "expired": held is None or (not held.is_live() and not held.is_kept()),
         "controller": _controller(held),
         "guard": "alive" if begin.guard_is_alive(facts) else "dead",

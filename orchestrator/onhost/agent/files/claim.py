@@ -1,0 +1,104 @@
+"""What a session says of itself beside the install: enough to undo it where all else is lost."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import time
+from typing import Any, Dict, List, Optional, Sequence
+
+from ..held import lease, lock
+from ..held.dirs import LOCK_NAME
+from ..held.state import SessionState
+from ..refusal import Refusal
+
+# Stands in the probe directory, which the server's user owns: it says where a lock may stand, and
+# nothing in it is believed before that lock was read.
+_POINTER = "install.json"
+_POINTER_LIMIT = 64 << 10
+
+
+def make(
+    session: SessionState, held: lease.Lease, pycs: Any = None, server: bool = False
+) -> lock.Holder:
+    """What the lock says: who, since and until when, and what a revert needs to know.
+
+    `pycs` are the compiled files that are about to be set aside, as of the journal; `server` says
+    that a server is about to be stopped or started.
+    """
+    facts = session.facts
+    holder = session.lock_holder(wall_of(held.deadline_s), held.deadline_s)
+    touched = server or facts.stopping is not None or facts.started is not None
+    ran = (facts.server or {}).get("ran", True)
+    return dict(
+        holder,
+        plan=facts.plan,
+        pycs=facts.pycs if pycs is None else pycs,
+        server="untouched" if not touched else "stopped" if ran else "absent",
+    )
+
+
+def show(session: SessionState, held: lease.Lease, **coming: Any) -> None:
+    """Let the lock say what is true by now; it is a copy, so a failure changes nothing."""
+    for path in session.facts.locks if not session.facts.unlocked else ():
+        with contextlib.suppress(OSError):
+            lock.update(path, make(session, held, **coming))
+
+
+def show_server(session: SessionState) -> None:
+    """Let the lock say that a server is about to be stopped or started, where it does not yet."""
+    if session.facts.stopping is None and session.facts.started is None:
+        show(session, session.check(), server=True)
+
+
+def wall_of(deadline_s: Optional[float]) -> Optional[float]:
+    """The wall time of a deadline, only to be shown."""
+    if deadline_s is None:
+        return None
+    return round(time.time() + deadline_s - lease.now_s(), 3)
+
+
+def point(probe_dir: str, locks: Sequence[str]) -> None:
+    """Leave word where the locks stand, for whoever finds the probe directory and no journal."""
+    path = os.path.join(probe_dir, _POINTER)
+    with contextlib.suppress(OSError), open(path, "w", encoding="ascii") as file:
+        json.dump({"locks": list(locks)}, file)
+
+
+def follow(probe_dir: str) -> List[str]:
+    """Where locks may stand, by what was left in a probe directory."""
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    try:
+        with open(os.open(os.path.join(probe_dir, _POINTER), flags), "rb") as file:
+            found = json.loads(file.read(_POINTER_LIMIT).decode("ascii"))["locks"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return []
+    paths = [path for path in found if isinstance(path, str)] if isinstance(found, list) else []
+    return [path for path in paths if os.path.isabs(path) and _is_lock(path)]
+
+
+def _is_lock(path: str) -> bool:
+    return os.path.basename(path) == LOCK_NAME
+
+
+def refuse_foreign(session: SessionState) -> None:
+    """Refuse to undo what another session holds by now: the names beside its files are that one's.
+
+    So it is where somebody took our lock away by hand and the next one has come.
+    """
+    facts = session.facts
+    if facts.unlocked or not facts.staging:
+        return
+    mine: Dict[str, Any] = session.lock_holder()
+    for path in facts.locks:
+        found = lock.read(path) or {}
+        if "session" in found and any(
+            found.get(n) != mine[n] for n in ("session", "host", "since")
+        ):
+            message = "`%s` is held by another session by now (`%s` of %s)" % (
+                os.path.dirname(path),
+                found["session"],
+                found.get("holder"),
+            )
+            raise Refusal("locked", message, path=path)

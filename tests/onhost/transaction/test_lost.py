@@ -1,0 +1,249 @@
+"""A state directory that goes away under a session: undone from memory, or from the lock."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from orchestrator.onhost.agent import __main__ as by_hand
+from orchestrator.onhost.agent.held.state import Context
+from orchestrator.onhost.agent.refusal import Refusal
+from orchestrator.onhost.agent.session import recover, status
+from tests.onhost.transaction.place import DEBUG, op, stage, wait_for
+
+LAYERS = "sglang/srt/layers.py"
+
+
+def lose_all(place):
+    """What `rm -rf ~/.local/state/sgldbg` leaves."""
+    shutil.rmtree(place.state)
+
+
+def lose_journal(place):
+    """A journal that was emptied, as by a disk that was full when somebody saved it."""
+    Path(place.directory(), "journal.jsonl").write_bytes(b"")
+
+
+def lose_lease(place):
+    """The lease and the server's description, and nothing else."""
+    for name in ("lease", "server.json"):
+        os.unlink(os.path.join(place.directory(), name))
+
+
+@pytest.mark.parametrize("lose", [lose_all, lose_journal, lose_lease])
+def test_the_guard_undoes_it_from_memory(place, held, lose):
+    """Files and server come back though nobody can renew any more, and the report is found."""
+    lose(place)
+    wait_for(lambda: not place.guards())
+    assert place.changes() == []
+    assert place.servers() == place.originals() != []
+    (session,) = place.status()
+    assert (session["state"], session["server"]) == ("reverted by guard", "restored")
+    cause = "the lease ran out" if lose is lose_lease else "the session's directory was lost"
+    assert session["report"] == [
+        f"{cause}: 3 of 3 files put back, all verified",
+        f"the original server runs as process {place.originals()[0]} (no differences)",
+    ]
+    wait_for(lambda: held.poll() is not None)
+    assert recover.recover(place.directory())["left"] == []
+    assert place.status() == []
+    assert os.listdir(place.top / "tmp") == []
+
+
+@pytest.fixture
+def lost(place):
+    """Patched files, a debug life, and neither a guard nor a state directory."""
+    main = place.start_server()
+    context = place.begin()
+    stage(place, context)
+    op(context, "describe-server", pid=main.pid, start_time=main.start_time)
+    op(context, "stop-server", which="original", timeout_s=5, port=None)
+    op(context, "swap")
+    op(context, "start-server", argv=list(DEBUG), env_set={}, env_unset=[], cwd=None)
+    context.session.close()
+    lose_all(place)
+    return place
+
+
+def lock_of(place):
+    return place.package_dir / ".sgldbg-lock"
+
+
+def test_an_orphan_is_named(lost):
+    """The lock says whose it is, where, what differs, and where the originals are kept."""
+    (seen,) = lost.status()
+    told = {k: seen[k] for k in ("session", "host", "root", "holder", "state", "expired", "guard")}
+    assert told == {
+        "session": "s1",
+        "host": "gpu0",
+        "root": str(lost.root),
+        "holder": "ann@desk",
+        "state": "patched, its directory is lost",
+        "expired": True,
+        "guard": "dead",
+    }
+    assert (seen["server"], seen["lost"]) == ("unknown", lost.directory())
+    srt = lost.package_dir / "srt"
+    assert seen["files"] == [
+        {"path": str(lost.package_dir / "_sgldbg.py"), "state": "patched", "kept": None},
+        {
+            "path": str(srt / "models/llama.py"),
+            "state": "patched",
+            "kept": str(srt / "models/.llama.py.sgldbg-orig"),
+        },
+        {
+            "path": str(srt / "layers.py"),
+            "state": "patched",
+            "kept": str(srt / ".layers.py.sgldbg-orig"),
+        },
+    ]
+
+
+@pytest.mark.parametrize("pointer", [True, False])
+def test_an_orphan_is_undone_from_its_lock(lost, pointer):
+    """Every file as it was, the debug life ended; the server, which nobody knows, is named."""
+    if not pointer:  # as after a restart that empties /tmp: then somebody has to say where
+        shutil.rmtree(lost.top / "tmp" / "sgldbg-s1-gpu0")
+        assert lost.status() == []
+    (seen,) = status.sessions(lost.state, [str(lost.package_dir)])
+    mine = {"session": seen["session"], "host": seen["host"], "lock": seen["lock"]}
+    value = op(Context(lost.state), "recover", **mine)
+    assert (value["left"], value["verified"], value["server"]) == ([], True, None)
+    assert value["report"] == [
+        f"its directory was lost: undone from `{lock_of(lost)}`",
+        "how its server ran was lost with it, so it was not started",
+    ]
+    assert value["lost"] == [list(DEBUG)]
+    assert lost.changes() == []
+    assert lost.servers() == []
+    assert lost.status() == []
+    assert os.listdir(lost.top / "tmp") == []
+
+
+def test_an_orphan_that_somebody_changed(lost):
+    """Drift stays drift; the session has a directory again, and ends by force."""
+    (lost.root / LAYERS).write_bytes(b"# mine\n")
+    (seen,) = lost.status()
+    mine = {"session": seen["session"], "host": seen["host"], "lock": seen["lock"]}
+    value = op(Context(lost.state), "recover", **mine)
+    path = str(lost.root / LAYERS)
+    assert value["left"] == [f"{path}: drift, it was changed after the swap"]
+    (seen,) = lost.status()
+    assert (seen["state"], "lock" in seen) == ("drift", False)
+    assert recover.recover(lost.directory(), force=True)["left"] == []
+    assert lost.changes() == []
+
+
+def test_the_next_session_ends_an_orphan(lost):
+    """Who stages on the install finds the lock and undoes it first."""
+    context = lost.begin(session="s2")
+    args, raw = lost.stage_args()
+    for item in args["files"]:  # what a plan saw before the patch
+        item["before_sha256"] = lost.before.get(f"site/{item['file']}", {}).get("sha256")
+    value = op(context, "stage", raw, **args)
+    (ended,) = value["recovered"]
+    assert (ended["session"], ended["left"], ended["verified"]) == ("s1", [], True)
+    assert op(context, "revert")["verified"]
+    op(context, "finish")
+    assert lost.changes() == []
+
+
+def test_an_orphan_by_hand(lost, capsys):
+    """The agent alone, told where the install is, names it and undoes it; 7 as long as no server
+    runs again.
+    """
+    shutil.rmtree(lost.top / "tmp" / "sgldbg-s1-gpu0")
+    package = str(lost.package_dir)
+    assert by_hand.main(["status"]) == 0
+    capsys.readouterr()
+    assert by_hand.main(["status", package]) == by_hand.NOT_RESTORED
+    said = capsys.readouterr().out.splitlines()
+    srt = lost.package_dir / "srt"
+    assert said[0] == "s1 on gpu0: patched, its directory is lost"
+    assert said[1].startswith("  held by ann@desk since ")
+    assert said[2:] == [
+        f"  known from `{lock_of(lost)}`, `{lost.directory()}` is gone",
+        "  the lease is over, the guard is dead",
+        f"  {package}/_sgldbg.py: patched",
+        f"  {srt}/models/llama.py: patched",
+        f"    its original is `{srt}/models/.llama.py.sgldbg-orig`",
+        f"  {srt}/layers.py: patched",
+        f"    its original is `{srt}/.layers.py.sgldbg-orig`",
+        "  server: unknown",
+    ]
+    assert by_hand.main(["revert", "--all", package]) == by_hand.NOT_RESTORED
+    assert capsys.readouterr().out.splitlines() == [
+        f"s1 on gpu0: {package}/_sgldbg.py: removed",
+        f"s1 on gpu0: {srt}/models/llama.py: reverted",
+        f"s1 on gpu0: {srt}/layers.py: reverted",
+        f"s1 on gpu0: its directory was lost: undone from `{lock_of(lost)}`",
+        "s1 on gpu0: how its server ran was lost with it, so it was not started",
+        "s1 on gpu0: reverted and verified",
+    ]
+    assert lost.changes() == []
+    assert by_hand.main(["revert", "--all", package]) == 0
+
+
+def change_lock(place, **changes):
+    """Somebody else's words in the lock."""
+    path = lock_of(place)
+    path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
+
+
+@pytest.mark.parametrize(
+    "changes", [{"machine": "another"}, {"processes": "pid:[1]"}, {"state_dir": "/" + "x" * 300}]
+)
+def test_what_is_not_ours_to_judge(lost, changes):
+    """A lock of another machine, of a container, or whose directory cannot be looked for."""
+    change_lock(lost, **changes)
+    assert lost.status() == []
+    assert lock_of(lost).exists()
+
+
+def test_a_lock_that_names_files_elsewhere(lost):
+    """Who can write beside the lock gains nothing: no file is touched but those beside it."""
+    plan = json.loads(lock_of(lost).read_text())["plan"]
+    plan["files"][1]["path"] = str(lost.top / "victim.py")
+    change_lock(lost, plan=plan)
+    (seen,) = lost.status()
+    assert (seen["state"], seen["files"]) == ("unknown, its directory is lost", [])
+    assert seen["report"] == ["what the lock says of its files cannot be read"]
+    mine = {"session": seen["session"], "host": seen["host"], "lock": seen["lock"]}
+    with pytest.raises(Refusal) as refused:
+        op(Context(lost.state), "recover", **mine)
+    assert (refused.value.code, refused.value.message) == (
+        "missing",
+        f"session `s1` holds `{lost.package_dir}`, but its directory `{lost.directory()}` is gone:"
+        " what the lock says of its files cannot be read",
+    )
+    assert lock_of(lost).exists()
+
+
+def test_another_session_has_the_install_by_now(place):
+    """An old session whose lock was taken away by hand touches nothing of the one after it."""
+    first = place.begin()
+    stage(place, first)
+    op(first, "swap")
+    first.session.close()
+    for path in [*place.root.rglob(".*.sgldbg-orig")]:  # as the guide says
+        path.rename(path.with_name(path.name[1 : -len(".sgldbg-orig")]))
+    (place.package_dir / "_sgldbg.py").unlink()
+    lock_of(place).unlink()
+    second = place.begin(session="s2")
+    stage(place, second)
+    value = place.recover()
+    held = f"`{place.package_dir}` is held by another session by now (`s2` of ann@desk)"
+    assert value["left"] == [
+        f"staged files: {held}",
+        f"the files: {held}",
+        "the files were not reverted",
+    ]
+    op(second, "swap")
+    assert op(second, "revert")["verified"]
+    op(second, "finish")
+    assert place.recover()["left"] == []
+    assert place.changes() == []
