@@ -166,6 +166,8 @@ def _ask_guard(member: Member, mine: dict[str, Any]) -> None:
         return
     member.state = "reverted" if member.staged else "untouched"
     member.error = None
-    member.notes.append("its guard had reverted it by itself")
+    # That the lease ran out needs no word; what else made it act does.
+    why = [text for text in value["report"][:1] if not text.startswith("the lease ran out")]
+    member.notes.append(": ".join(["its guard had reverted it by itself", *why]))
     if member.is_down:
         member.server = "restored" if value["server"] or not member.ran else "not back"
