@@ -12,6 +12,7 @@ from orchestrator.errors import PatchError
 from orchestrator.model.patch import Anchor
 from orchestrator.model.source import Span
 from orchestrator.patching import ladder
+from orchestrator.patching.moved import missing_scope, yaml_line
 from orchestrator.patching.source import Source
 from orchestrator.patching.structure.expressions import Expression
 from orchestrator.patching.structure.match import Bindings, match
@@ -109,7 +110,7 @@ def find_scope(source: Source, anchor: Anchor, spans: Mapping[str, Span]) -> Sta
         return None
     found = find_definitions(source.module, anchor.scope)
     if not found:
-        raise ladder.missing_scope(source, anchor.scope, spans.get("in") or anchor.span)
+        raise missing_scope(source, anchor, spans.get("in") or anchor.span)
     if anchor.which is not None:
         if not 1 <= anchor.which <= len(found):
             raise PatchError(
@@ -180,7 +181,7 @@ def _ambiguous(source: Source, anchor: Anchor, found: Sequence[Place]) -> PatchE
     hints = []
     scopes = list(dict.fromkeys(p.scope for p in found))
     if anchor.scope is None and len(scopes) > 1:
-        lines = [f"`{ladder.yaml_line('in', s)}`" for s in scopes if s]
+        lines = [f"`{yaml_line('in', s)}`" for s in scopes if s]
         hints.append(f"name the scope: {' or '.join(lines)}")
     hints.append(f"or count the places: `occurrence: 1` with `of: {len(found)}`")
     hints.append("or name a statement around the right one with `within`")
@@ -239,7 +240,7 @@ def _part_of_statement(source: Source, anchor: Anchor, pattern: Pattern) -> Patc
         span=anchor.code_span or anchor.span,
         hints=(
             "anchor on a statement inside it, with "
-            f"`{ladder.yaml_line('within', pattern.text)}` where that is not unique",
+            f"`{yaml_line('within', pattern.text)}` where that is not unique",
         ),
         file=source.file,
     )

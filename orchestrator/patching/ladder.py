@@ -3,89 +3,31 @@
 from __future__ import annotations
 
 import difflib
-import json
-import re
 from collections.abc import Iterable, Iterator
 
 import libcst as cst
 
 from orchestrator.errors import PatchError
 from orchestrator.model.patch import Anchor
-from orchestrator.model.source import Span
-from orchestrator.patching.source import Source, read_source
-from orchestrator.patching.structure.expressions import Expression, walk_expressions
+from orchestrator.patching.moved import LIKE, SHOWN, moved_expressions, moved_statements, yaml_line
+from orchestrator.patching.source import Source
+from orchestrator.patching.structure.expressions import walk_expressions
 from orchestrator.patching.structure.match import match
 from orchestrator.patching.structure.pattern import (
     Pattern,
-    PatternError,
     hole_of,
     make_hole,
     make_run,
-    parse_pattern,
     run_of,
     show,
 )
 from orchestrator.patching.structure.walk import (
     Statement,
-    all_definitions,
-    qualified_name,
-    scope_name,
     walk_block,
     walk_definition,
 )
 
-# More places than these do not help a reader.
-_SHOWN = 5
-# Below this likeness (difflib's ratio) a neighbour is no help but noise.
-_LIKE = 0.6
-# Plain YAML text that needs no quotes: no `: `, no ` #`, no sign that YAML gives a meaning to.
-_PLAIN = re.compile(r"^[A-Za-z_$][^\n]*$")
 _COMPREHENSIONS = (cst.ListComp, cst.SetComp, cst.DictComp, cst.GeneratorExp)
-
-
-def yaml_line(key: str, text: str) -> str:
-    """A line of YAML that a user can paste as it is."""
-    flat = " ".join(text.split()) if "\n" in text else text
-    plain = _PLAIN.match(flat) and ": " not in flat and " #" not in flat and flat[-1] != ":"
-    return f"{key}: {flat if plain else json.dumps(flat, ensure_ascii=False)}"
-
-
-def missing_scope(source: Source, wanted: str, span: Span | None) -> PatchError:
-    """The error for a scope that the file does not define, with the nearest that it does."""
-    names = list(dict.fromkeys(qualified_name(s) for s in all_definitions(source.module)))
-    last = wanted.rsplit(".", 1)[-1]
-    near = [n for n in names if n.rsplit(".", 1)[-1] == last][:_SHOWN]
-    near += [n for n in difflib.get_close_matches(wanted, names, _SHOWN, _LIKE) if n not in near]
-    anonymous = _find_lambda(source, wanted)
-    if anonymous is not None:
-        return PatchError(
-            f"`{wanted}` is a lambda (line {anonymous}): it holds no statements",
-            state="refused",
-            span=span,
-            hints=("put the probe where it is called",),
-            file=source.file,
-        )
-    return PatchError(
-        f"`{source.file}` has no `{wanted}`",
-        state="not found",
-        span=span,
-        notes=() if names else ("the file defines no function and no class",),
-        hints=[f"did you mean `{yaml_line('in', n)}`" for n in near],
-        file=source.file,
-    )
-
-
-def _find_lambda(source: Source, name: str) -> int | None:
-    """The line where a lambda is bound to that qualified name, if it is."""
-    for statement in walk_block(source.module, (), nested=True):
-        node = statement.node
-        if isinstance(node, cst.Assign) and isinstance(node.value, cst.Lambda):
-            scope = scope_name(statement)
-            for target in node.targets:
-                code = source.module.code_for_node(target.target)
-                if name == (f"{scope}.{code}" if scope else code):
-                    return source.line_of(node)
-    return None
 
 
 def missing_anchor(
@@ -102,7 +44,8 @@ def missing_anchor(
     outside = list(_outside_branch(source, anchor, pattern, inside))
     hints = [*outside, *kept]
     if not outside:
-        hints += [*_looser(source, anchor, pattern, inside), *_moved(source, pattern, scope)]
+        hints += _looser(source, anchor, pattern, inside)
+        hints += moved_statements(source, pattern) if scope else ()
     if scope is not None and isinstance(scope.node, cst.FunctionDef):
         hints.append("the function itself is there: `at: start`")
     return PatchError(
@@ -135,7 +78,7 @@ def missing_expression(
             line = yaml_line("wrap", text_of(source, looser))
             at = source.line_of(found[0].statement.node)
             hints.append(f"with any arguments it fits line {at}: `{line}`")
-    moved = _moved_expressions(source, pattern) if anchor.scope else []
+    moved = moved_expressions(source, pattern) if anchor.scope else []
     return PatchError(
         f"the expression was not found in {where}",
         state="not found",
@@ -144,52 +87,6 @@ def missing_expression(
         hints=[*hints, *moved],
         file=source.file,
     )
-
-
-def _moved_expressions(source: Source, pattern: Pattern) -> list[str]:
-    places = dict.fromkeys(
-        (scope_name(s), source.line_of(s.node))
-        for s in walk_block(source.module, (), nested=True)
-        for e in walk_expressions(s)
-        if match(pattern, e.node) is not None
-    )
-    return [
-        f"the same expression stands in line {line}: `{yaml_line('in', name)}`"
-        if name
-        else f"the same expression stands in line {line}, outside of functions: no `in`"
-        for name, line in list(places)[:_SHOWN]
-    ]
-
-
-def find_elsewhere(data: bytes, file: str, anchor: Anchor) -> list[str]:
-    """Where in another file the anchor's code stands, as YAML to paste; none where it does not."""
-    try:
-        source = read_source(data, file)
-        pattern = parse_pattern(
-            f"({anchor.code}\n)" if anchor.position == "wrap" else anchor.code or ""
-        )
-    except (PatchError, PatternError):
-        return []
-    wanted = getattr(pattern.node, "value", None) if anchor.position == "wrap" else pattern.node
-    assert isinstance(wanted, cst.CSTNode)
-    pattern = Pattern(pattern.text, wanted, pattern.is_header)
-    found = [
-        statement
-        for statement in walk_block(source.module, (), nested=True)
-        if match(pattern, statement.node) is not None
-        or any(match(pattern, e.node) is not None for e in _expressions_of(anchor, statement))
-    ]
-    hints = []
-    for statement in found[:_SHOWN]:
-        scope = scope_name(statement)
-        where = f", `{yaml_line('in', scope)}`" if scope else ""
-        line = source.line_of(statement.node)
-        hints.append(f"the same code stands in line {line} of another file: `file: {file}`{where}")
-    return hints
-
-
-def _expressions_of(anchor: Anchor, statement: Statement) -> Iterable[Expression]:
-    return walk_expressions(statement) if anchor.position == "wrap" else ()
 
 
 def _outside_branch(
@@ -275,22 +172,6 @@ def _call_only(node: cst.CSTNode) -> cst.CSTNode | None:
     return None
 
 
-def _moved(source: Source, pattern: Pattern, scope: Statement | None) -> Iterator[str]:
-    """Where else in the file the anchor fits exactly."""
-    if scope is None:
-        return
-    found = [
-        s for s in walk_block(source.module, (), nested=True) if match(pattern, s.node) is not None
-    ]
-    for statement in found[:_SHOWN]:
-        name = scope_name(statement)
-        line = source.line_of(statement.node)
-        if name:
-            yield f"the same statement stands in line {line}: `{yaml_line('in', name)}`"
-        else:
-            yield f"the same statement stands in line {line}, outside of functions: no `in`"
-
-
 def _inside_expression(
     source: Source, anchor: Anchor, pattern: Pattern, inside: list[Statement]
 ) -> PatchError | list[str]:
@@ -311,7 +192,7 @@ def _inside_expression(
                     file=source.file,
                 )
             whole.append(_whole(source, anchor, statement, line))
-    return list(dict.fromkeys(whole))[:_SHOWN]
+    return list(dict.fromkeys(whole))[:SHOWN]
 
 
 def _whole(source: Source, anchor: Anchor, statement: Statement, line: int) -> str:
@@ -345,7 +226,7 @@ def _same(wanted: cst.BaseExpression, node: cst.BaseExpression) -> bool:
 
 def _nearest(source: Source, pattern: Pattern, inside: list[Statement]) -> list[str]:
     """The statement of the scope that reads most like the anchor, if one does."""
-    best, likeness = None, _LIKE
+    best, likeness = None, LIKE
     matcher = difflib.SequenceMatcher(autojunk=False)
     matcher.set_seq2(pattern.text)
     for statement in inside:

@@ -1,0 +1,2 @@
+def run(x):
+    return g(h(x), 2)
