@@ -59,6 +59,17 @@ def kill_guard(host: BreakableHost, agent: Forked) -> list[str]:
     return settle(host)
 
 
+def kill_only_guard(host: BreakableHost, agent: Forked) -> list[str]:
+    """SIGKILL to the guard: agent and controller live, and end the session as ever."""
+    assert isinstance(agent, Agent)
+    end_guard(host)
+    agent.let_go()
+    _end_by_controller(agent)
+    agent.cut()
+    agent.wait()
+    return settle(host) if host.has_session() else []
+
+
 def cut_link(host: BreakableHost, agent: Forked) -> list[str]:
     """End of the agent's stdin: it shortens the lease, ends its step and leaves."""
     assert isinstance(agent, Agent)
@@ -130,7 +141,8 @@ def reboot(host: BreakableHost, agent: Forked) -> list[str]:
 SESSION: dict[str, Fault] = {
     "SIGKILL agent": kill_agent,
     "SIGSTOP agent, SIGCONT after the revert": stop_agent,
-    "SIGKILL guard": kill_guard,
+    "SIGKILL guard and agent": kill_guard,
+    "SIGKILL guard": kill_only_guard,
     "cut link": cut_link,
     "mute link": mute_link,
     "disk full": fill_disk,

@@ -30,7 +30,7 @@ def run(number: int, steps: int) -> dict[str, Any]:
     gc.freeze()  # a collection in a forked agent would touch, and so copy, all of Hypothesis
     while tally["steps"] < steps and not failure:
         chosen = settings(
-            max_examples=min(200, max(1, (steps - tally["steps"]) // _STEPS_EACH)),
+            max_examples=min(25, max(1, (steps - tally["steps"]) // _STEPS_EACH)),
             stateful_step_count=_STEPS_EACH,
             deadline=None,
             database=None,
@@ -43,6 +43,7 @@ def run(number: int, steps: int) -> dict[str, Any]:
             run_state_machine_as_test(machine, settings=chosen)
         except Exception as error:
             failure = "\n".join([str(error), *getattr(error, "__notes__", [])])
+        sys.stderr.write(f"fuzz {number}: {tally['steps']} of {steps} steps\n")
     seconds = round(time.monotonic() - began, 1)
     return {**tally, "seconds": seconds, "failure": failure}
 
