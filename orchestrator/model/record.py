@@ -82,7 +82,10 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The answer to a session's question. `until_met` is false where the time ran out."""
+    """The answer to a session's question.
+
+    `until_met` is false where the time ran out, and where the session was `cut_short` before.
+    """
 
     question: str
     findings: tuple[Finding, ...]
@@ -90,6 +93,7 @@ class Verdict:
     records: int
     missing: tuple[Worker, ...] = ()
     damaged: int = 0
+    cut_short: bool = False
 
     @property
     def holds(self) -> bool:

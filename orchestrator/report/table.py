@@ -98,7 +98,9 @@ def _remarks(verdict: Verdict) -> list[str]:
     lines = []
     if verdict.missing:
         lines.append(f"without a record that counts: {_names(verdict.missing)}")
-    if not verdict.until_met:
+    if verdict.cut_short:
+        lines.append("the session ended early; this is what was collected until then")
+    elif not verdict.until_met:
         lines.append("`until` was not met in time; this is what was collected")
     if verdict.damaged:
         lines.append(f"{verdict.damaged} damaged records could not be read")
@@ -110,7 +112,7 @@ def _word(verdict: Verdict) -> str:
     """The whole in one word: the worst finding, in the order in which a user must care."""
     states = {finding.state for finding in verdict.findings}
     for state in ("fails", "mixed", "error", "never reached"):
-        if state in states:
+        if state in states and not (verdict.cut_short and state == "never reached"):
             return state
     if not verdict.until_met:
         return "not enough was seen"

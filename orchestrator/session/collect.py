@@ -262,8 +262,8 @@ class Collector:
             host.close()
         self._run_dir.append_records(self.records())
 
-    def verdict(self, patches: Sequence[Patch], plan: Plan, met: bool) -> Verdict:
-        """Judge what was collected."""
+    def verdict(self, patches: Sequence[Patch], plan: Plan, met: bool | None) -> Verdict:
+        """Judge what was collected; `met` is `None` where nobody waited to the end."""
         return judge(
             self._session,
             patches,
@@ -271,5 +271,6 @@ class Collector:
             self.records(),
             self.workers(),
             sum(h.damaged() for h in self._hosts.values()),
-            met,
+            bool(met),
+            met is None,
         )

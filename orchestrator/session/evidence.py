@@ -109,6 +109,8 @@ def shown_values(question: Question, hits: Sequence[Record]) -> tuple[str, ...]:
             if name not in keys and (text := value_text(name, value))
         ]
         row = f"{label}: {', '.join(values)}" if label and values else label or ", ".join(values)
+        if not row:
+            continue  # a hit that was not counted carries no values
         if question.name is not None and _answer(question, record) == "not asked":
             row += " (not asked)"
         rows[one_line(row)] += 1

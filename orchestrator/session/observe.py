@@ -104,8 +104,12 @@ def with_place(error: HostError, install: Install) -> HostError:
 
 
 def _sessions_here(member: Member) -> list[Mapping[str, Any]]:
-    """What sessions left or do on this host; those of machines that share its home are not its."""
-    value = member.channel.call("status", timeout_s=_STATUS_S).value
+    """What sessions left or do on this host; those of machines that share its home are not its.
+
+    Also one of which only the lock beside the install is left, once it is known where that is.
+    """
+    packages = [member.install["package_dir"]] if member.install else []
+    value = member.channel.call("status", {"packages": packages}, timeout_s=_STATUS_S).value
     return [left for left in value["sessions"] if not left.get("elsewhere")]
 
 
@@ -119,7 +123,7 @@ def end_leftovers(member: Member) -> str:
     for left in _sessions_here(member):
         if not left["expired"]:
             continue
-        args = {"session": left["session"], "host": left["host"]}
+        args = {name: left[name] for name in ("session", "host", "lock") if name in left}
         value = member.channel.call("recover", args, timeout_s=_RECOVER_S).value
         if not value["left"]:
             ended.append(left["session"])
@@ -160,6 +164,9 @@ def _blame_session(
     return error
 
 
+_ASK_FIRST = "if its owner does not need it any more, `sgldbg revert --all` ends it"
+
+
 def _in_use(host: str, left: Mapping[str, Any]) -> HostError:
     who = f"session `{left['session']}` of {left['holder']} since {show_time(left['since'])}"
     if left["expired"]:
@@ -173,17 +180,21 @@ def _in_use(host: str, left: Mapping[str, Any]) -> HostError:
     until = "kept without an end"
     if left["deadline_s"] is not None:
         until = f"reverts by itself in {max(0, round(left['deadline_s'] - left['now_s']))} s"
-    driven = {
-        "alive": "it is at work",
-        "detached": "left so by `sgldbg apply`",
-        "kept": "left so by `sgldbg keep`",
-    }.get(left["controller"], "its controller is gone")
+    # What `revert --all` passes over, or takes from somebody who may still want it, is said.
+    driven, hint = {
+        "alive": (
+            "it is at work",
+            "wait for it; `sgldbg revert --all --take` ends it all the same",
+        ),
+        "detached": ("left so by `sgldbg apply`", _ASK_FIRST),
+        "kept": ("left so by `sgldbg keep`", _ASK_FIRST),
+    }.get(left["controller"], ("its controller is gone", "`sgldbg revert --all` ends it"))
     return HostError(
         f"the install is in use by {who}",
         host=host,
         code="locked",
         notes=(f"{driven}, {until}",),
-        hints=("wait for it, or end it with `sgldbg revert --all`",),
+        hints=(hint,),
     )
 
 

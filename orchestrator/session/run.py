@@ -151,7 +151,7 @@ class Run:
 
     def _job(self) -> None:
         plan = self._make_plan()
-        met = False
+        met = None  # as long as nobody has waited to the end
         with Heartbeat(self.fleet, self.job.session.lease_s):
             try:
                 self._patch(plan)
@@ -172,7 +172,7 @@ class Run:
         finally:
             if not self.applied:
                 with Heartbeat(self.fleet, session_lease_s):
-                    self._end(plan, False)
+                    self._end(plan, None)
 
     def _patch(self, plan: Plan) -> None:
         self._stage(plan)
@@ -187,7 +187,7 @@ class Run:
             self.fleet.progress.note(f"warning: {warning}")
         return plan
 
-    def _end(self, plan: Plan, met: bool) -> None:
+    def _end(self, plan: Plan, met: bool | None) -> None:
         """The tail; what was seen before a failure is judged as well."""
         job = self.job
         for member in self.fleet.members:

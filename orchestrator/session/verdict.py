@@ -42,15 +42,19 @@ def judge(
     workers: Sequence[Worker],
     damaged: int,
     until_met: bool,
+    cut_short: bool = False,
 ) -> Verdict:
     """The verdict on every expectation of every probe that was placed.
 
-    A probe that expects nothing in words is judged by whether it recorded anything.
+    A probe that expects nothing in words is judged by whether it recorded anything. Of a session
+    that was `cut_short` silence says nothing, so no advice is given.
     """
     every = session.until is None or session.until.from_workers == _EVERY
     findings = tuple(
         _finding(question, records, workers, every) for question in questions(patches, plan_sites)
     )
+    if cut_short:
+        findings = tuple(replace(f, advice="") if f.state != "error" else f for f in findings)
     asked = [session.until.records] if session.until else [patch.name for patch in patches]
     missing = {
         worker
@@ -65,6 +69,7 @@ def judge(
         records=sum(r.kind == "hit" and r.phase == "armed" for r in records),
         missing=tuple(sorted(missing)),
         damaged=damaged,
+        cut_short=cut_short,
     )
 
 

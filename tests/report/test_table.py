@@ -79,6 +79,41 @@ def test_the_text_of_a_verdict(name: str) -> None:
     assert "\n".join(verdict_lines(judge_case(case)[1])) == TEXTS[name]
 
 
+EARLY = {
+    "one of each": """\
+eagle3-draft-input: fused is mixed (hidden_states.shape[-1] == 3 * embeds.shape[-1])
+  gpu01 TP0  holds 1x  EXTEND: hidden_states 192, embeds 64
+  gpu01 TP1  fails 1x  EXTEND: hidden_states 64, embeds 64
+
+the session ended early; this is what was collected until then
+2 records count; verdict: mixed""",
+    "skipped in a graph": """\
+eagle3-draft-input: fused never reached (hidden_states.shape[-1] == 3 * embeds.shape[-1])
+  gpu01 TP0  never reached  reached, but not counted: graph warm-up or capture
+
+without a record that counts: gpu01 TP0
+the session ended early; this is what was collected until then
+0 records count; verdict: not enough was seen""",
+    "the condition raised": """\
+eagle3-draft-input: fused could not be evaluated (hidden_states.shape[-1] == 3 * embeds.shape[-1])
+  gpu01 TP0  error  when: ZeroDivisionError: division by zero
+  hint: correct the expression that could not be evaluated
+
+without a record that counts: gpu01 TP0
+the session ended early; this is what was collected until then
+0 records count; verdict: error""",
+}
+
+
+@pytest.mark.parametrize("name", EARLY)
+def test_a_session_that_ended_early_draws_no_conclusion_from_silence(name: str) -> None:
+    """No advice on what was never reached, and no word of a time that did not run out."""
+    (case,) = [case for case in CASES if case.name == name]
+    verdict = judge_case(case, cut_short=True)[1]
+    assert not verdict.holds
+    assert "\n".join(verdict_lines(verdict)) == f"{verdict.question}\n\n{EARLY[name]}"
+
+
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_the_table_says_what_the_lines_say(case: Case) -> None:
     """Meaning never depends on colour, and nothing is cut on a wide terminal."""

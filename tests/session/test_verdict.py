@@ -25,14 +25,14 @@ from tests.session.verdict_cases import (
 )
 
 
-def judge_case(case: Case) -> tuple[bool, Verdict]:
+def judge_case(case: Case, *, cut_short: bool = False) -> tuple[bool, Verdict]:
     """Whether it was enough, and what is said of it."""
     session = make_session("any worker" if case.any_worker else "every worker", case.count)
     records = [r for name, words in case.seen.items() for r in make_records(name, words)]
     workers = [make_worker(name) for name in case.known]
     patch = make_patch()
-    met = enough(session, records, workers)
-    return met, judge(session, [patch], make_sites(patch), records, workers, 0, met)
+    met = enough(session, records, workers) and not cut_short
+    return met, judge(session, [patch], make_sites(patch), records, workers, 0, met, cut_short)
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
