@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -56,8 +56,19 @@ def _show(contacts: list[Contact]) -> None:
     error = unreached(contacts, "unknown")
     if error is not None:
         click.echo(render(error), err=True)
-    if any(c.sessions for c in contacts):
-        click.echo("hint: `sgldbg revert --all` ends what is left", err=True)
+    for hint in hints([session for contact in contacts for session in contact.sessions]):
+        click.echo(f"hint: {hint}", err=True)
+
+
+def hints(sessions: Sequence[Mapping[str, Any]]) -> list[str]:
+    """What `revert --all` would do about these sessions, and what it would not."""
+    found = {session["controller"] for session in sessions}
+    all_hints = {
+        "alive": "a session that is at work ends by itself; `sgldbg revert --all` passes it over",
+        "elsewhere": "a session of another machine is ended there",
+    }
+    said = [hint for state, hint in all_hints.items() if state in found]
+    return said + (["`sgldbg revert --all` ends what is left"] if found - set(all_hints) else [])
 
 
 def session_lines(session: Mapping[str, Any]) -> list[str]:
