@@ -27,16 +27,19 @@ def test_the_guard_undoes_it(
 
     hook = once(("demo-0", "arm", "done"), lose)
     result = call(monkeypatch, "run", small.write(), "--runs", tmp_path / "runs", hook=hook)
-    assert (result.code, told(result.err, tmp_path)) == (
+    cause, end = told(result.err, tmp_path).split("demo-0: files are", 1)
+    assert (result.code, end) == (
         6,
-        "error: lost the host: the agent ended\n"
-        " --> host demo-0\n"
-        "the last lines from the host:\n"
-        "  | (the process ended with status 137)\n"
-        "demo-0: files are as they were, server is as it was\n"
+        " as they were, server is as it was\n"
         "demo-0: its guard had reverted it by itself: the session's directory was lost:"
         " 2 of 2 files put back, all verified\n"
         "run directory: TMP/runs/TIME-eagle3-zero-acceptance\n",
+    )
+    # A heartbeat may fall into the moment before the guard believes in the loss.
+    assert cause in (
+        "error: demo-0 missed its heartbeats: the session's lease is gone\n",
+        "error: lost the host: the agent ended\n --> host demo-0\nthe last lines from the host:\n"
+        "  | (the process ended with status 137)\n",
     )
     single.assert_as_before()
 
