@@ -14,6 +14,8 @@ from rich.table import Table
 from rich.text import Text
 
 _MARKS = {"running": "…", "done": "✓", "failed": "✗"}
+# A log of a start with hundreds of shards would hold little else.
+_COUNT_S = 10.0
 _STYLES = {"running": "yellow", "done": "green", "failed": "bold red"}
 
 
@@ -24,6 +26,7 @@ class LiveProgress:
         self._console = console or Console(stderr=True)
         self._rows: dict[str, tuple[str, str, str]] = dict.fromkeys(hosts, ("", "", ""))
         self._began = time.monotonic()
+        self._told: dict[str, tuple[tuple[str, str, str], float]] = {}
         self._lock = threading.Lock()
         self._live: Live | None = None
         if self._console.is_terminal:
@@ -45,12 +48,22 @@ class LiveProgress:
                 self._live.stop()
 
     def stage(self, host: str, stage: str, state: str, text: str = "") -> None:
-        """Take note of a stage of a host; a plain line is written only when it ends."""
+        """Take note of a stage of a host; a plain line is written when it ends or has something to say."""
         with self._lock:
             changed = self._rows.get(host) != (stage, state, text)
             self._rows[host] = (stage, state, text)
-            if self._live is None and changed and (state != "running" or text):
+            told = changed and (state != "running" or text)
+            if self._live is None and told and self._is_due(host, stage, state, text):
                 self._print(f"{host}: {stage} {state}" + (f" ({text})" if text else ""))
+
+    def _is_due(self, host: str, stage: str, state: str, text: str) -> bool:
+        """Whether a line is worth it; a count (`loading weights: 3 of 20`) every 10 s only."""
+        kind, now = (stage, state, text.partition(":")[0]), time.monotonic()
+        before, at = self._told.get(host, (None, 0.0))
+        if state == "running" and kind == before and now - at < _COUNT_S:
+            return False
+        self._told[host] = (kind, now)
+        return True
 
     def note(self, text: str) -> None:
         """Write a line that concerns the whole session."""

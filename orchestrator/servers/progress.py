@@ -5,22 +5,33 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-# The words of SGLang's log through its releases, latest stage last; what is in a group is shown.
+_OF = r".*?\| *(\d+)/(\d+)"
+# The words of SGLang's log from 0.4.5 to 0.5.23; of two that fit a line the later one counts. What
+# is in a group is shown; a group that took nothing leaves its bracket out.
 _STAGES: tuple[tuple[re.Pattern[str], str], ...] = (
+    (re.compile(r"server_args=ServerArgs\("), "starting its workers"),
     (re.compile(r"Init torch distributed begin"), "waiting for all ranks"),
+    (re.compile(r"Init torch distributed ends"), "all ranks have met"),
     (re.compile(r"Load weight begin"), "loading weights"),
-    (
-        re.compile(r"[Ll]oading (?:\w+ )*shards:.*?\| *(\d+)/(\d+)"),
-        "loading weights: {0} of {1}",
-    ),
+    # Shards of each format, and the loaders that stream: Runai, Fastsafetensor, InstantTensor.
+    (re.compile(r"[Ll]oading (?:\w+ )*shards:" + _OF), "loading weights: {0} of {1}"),
+    (re.compile(r"Loading safetensors using [\w ]+:" + _OF), "loading weights: {0} of {1}"),
     (re.compile(r"Load weight end"), "weights loaded"),
-    (re.compile(r"(?:Memory pool end|KV Cache is allocated)"), "memory pool allocated"),
-    (re.compile(r"Capture (?:\w+ )*graph begin"), "capturing graphs"),
-    (re.compile(r"Capturing batches.*?\| (\d+)/(\d+)"), "capturing graphs: {0} of {1}"),
-    (re.compile(r"Capture (?:\w+ )*graph end"), "graphs captured"),
+    (re.compile(r"Memory pool end|(?:KV|Mamba) Cache is allocated"), "memory pool allocated"),
+    # `cuda graph`, `cpu graph`, and from 0.5.15 on for which role: `target decode CUDA graph`.
+    (
+        re.compile(r"Capture (?:(.*?) )??(?:\w+ )?graph begin", re.IGNORECASE),
+        "capturing graphs ({0})",
+    ),
+    (re.compile(r"Capturing (?:batches|num tokens|prefill shape).*?:" + _OF),
+     "capturing graphs: {0} of {1}"),
+    (re.compile(r"Compiling num tokens.*?:" + _OF), "compiling graphs: {0} of {1}"),
+    (re.compile(r"Capture .*graph end", re.IGNORECASE), "graphs captured"),
+    (re.compile(r"Try DeepGEMM JIT Compiling"), "compiling DeepGEMM kernels"),
+    (re.compile(r"DeepGEMM warmup:" + _OF), "compiling DeepGEMM kernels: {0} of {1}"),
     (re.compile(r"Uvicorn running on|Application startup complete"), "warming up"),
     (re.compile(r"fired up and ready to roll"), "warmed up"),
-)
+)  # fmt: skip
 
 
 def find_progress(lines: Sequence[str]) -> str:
@@ -29,5 +40,5 @@ def find_progress(lines: Sequence[str]) -> str:
         for pattern, text in reversed(_STAGES):
             match = pattern.search(line)
             if match:
-                return text.format(*match.groups())
+                return text.format(*match.groups("")).replace(" ()", "")
     return ""
