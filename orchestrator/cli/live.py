@@ -48,7 +48,7 @@ class LiveProgress:
                 self._live.stop()
 
     def stage(self, host: str, stage: str, state: str, text: str = "") -> None:
-        """Take note of a stage of a host; a plain line is written when it ends or has something to say."""
+        """Take note of a stage; a plain line is written where it ends or has something to say."""
         with self._lock:
             changed = self._rows.get(host) != (stage, state, text)
             self._rows[host] = (stage, state, text)
