@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 
 import pytest
 
@@ -69,6 +70,61 @@ def test_drift_in_recovery(place, swapped):
     assert place.status()[0]["files"][2] == {"path": path, "state": "drift"}
     assert recover.recover(place.directory(), force=True)["left"] == []
     assert place.changes() == []
+
+
+IMPORTS = "from sglang import _sgldbg\nX = 'mine'\n"
+
+
+def imported(place):
+    """What the edited module says to whoever imports it."""
+    program = "from sglang.srt import layers; print(layers.X)"
+    command = [sys.executable, "-c", program]
+    return subprocess.run(
+        command, cwd=place.root, stdout=subprocess.PIPE, text=True, check=True
+    ).stdout
+
+
+def test_the_runtime_stays_for_an_edit_that_imports_it(place):
+    """The original server starts and can import what somebody made of a patched file; what is
+    left does nothing, is named, and goes with that file.
+    """
+    main = place.start_server()
+    context = place.begin()
+    stage(place, context)
+    op(context, "describe-server", pid=main.pid, start_time=main.start_time)
+    op(context, "stop-server", which="original", timeout_s=5, port=None)
+    op(context, "swap")
+    op(context, "probe-table", table={"session": "s1"})
+    layers = place.root / LAYERS
+    layers.write_text(IMPORTS)
+    context.session.close()
+    value = place.recover()
+    runtime = place.package_dir / "_sgldbg.py"
+    assert value["left"] == [
+        f"{runtime}: drift, `{layers}` still imports it; it does nothing, and goes with that file",
+        f"{layers}: drift, it was changed after the swap",
+    ]
+    assert value["server"]["pid"] in place.originals()
+    assert imported(place) == "mine\n"
+    assert not (place.top / "tmp/sgldbg-s1-gpu0/table.json").exists()
+    assert recover.recover(place.directory(), force=True)["left"] == []
+    assert not [change for change in place.changes() if "__pycache__" not in change]
+    assert imported(place) == "original\n"
+
+
+def test_the_runtime_stays_for_a_file_that_cannot_be_put_back(place):
+    """A file that is still patched is never left without what it imports."""
+    context = place.begin()
+    stage(place, context, edits={LAYERS: IMPORTS.encode()})
+    op(context, "swap")
+    layers = place.root / LAYERS
+    layers.with_name(".layers.py.sgldbg-orig").unlink()
+    runtime, edited = op(context, "revert")["files"]
+    assert (runtime["state"], edited["state"]) == ("failed", "failed")
+    assert runtime["why"] == (
+        f"`{layers}` still imports it; it does nothing, and goes with that file"
+    )
+    assert imported(place) == "mine\n"
 
 
 def test_a_file_that_was_removed(place, swapped):

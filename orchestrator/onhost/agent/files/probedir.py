@@ -13,6 +13,8 @@ from typing import Any, Optional
 from ..held.lease import Process, is_alive
 from ..refusal import Refusal
 
+TABLE = "table.json"
+
 
 def find_path(session: str, host: str) -> str:
     """Where it stands: the same for the same names, since it is written into planned bytes."""
@@ -57,7 +59,7 @@ def write_table(path: str, table: Any) -> None:
             file.flush()
             if owner.st_uid != os.geteuid():
                 os.fchown(file.fileno(), owner.st_uid, owner.st_gid)
-        os.rename(draft, "table.json", src_dir_fd=fd, dst_dir_fd=fd)
+        os.rename(draft, TABLE, src_dir_fd=fd, dst_dir_fd=fd)
     finally:
         os.close(fd)
 
@@ -68,7 +70,7 @@ def require_visible(path: str, server: Process) -> None:
     A systemd unit with `PrivateTmp`, or a container, has a `/tmp` of its own, and its probes would
     be silent for no reason that anybody could see. Where we may not look nothing is refused.
     """
-    table = os.path.join(os.path.realpath(path), "table.json")
+    table = os.path.join(os.path.realpath(path), TABLE)
     try:
         here = os.stat(table)
         try:

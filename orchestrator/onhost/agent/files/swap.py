@@ -12,7 +12,7 @@ from ..held import dirs
 from ..held.facts import PlannedFile
 from ..held.state import SessionState
 from ..refusal import Refusal
-from . import claim, files, plan, pyc, shared
+from . import claim, files, plan, pyc, runtime, shared
 
 Report = Dict[str, Any]
 
@@ -173,6 +173,9 @@ def _revert_one(
     if one.file not in session.facts.staging:
         return dict(report, state="untouched", sha256=_sha256_of(one))
     try:
+        importer = runtime.find_importer(session, one)
+        if importer is not None:
+            return dict(report, **runtime.leave_in(session, importer), sha256=_sha256_of(one))
         with session.step("revert:file", file=one.file) as done:
             for path in (one.new, files.probe_path(one)):
                 files.remove(path)
@@ -308,7 +311,8 @@ def patched_files(session: SessionState) -> Sequence[str]:
         except OSError:
             left.append(one.path)
             continue
-        if one.file in session.facts.swapping and seen.sha256 == one.after_sha256:
+        planned = one.file in session.facts.swapping and seen.sha256 == one.after_sha256
+        if planned and runtime.find_importer(session, one) is None:
             left.append(one.path)
     return left
 
