@@ -209,6 +209,9 @@ def _take_back(session: SessionState, one: PlannedFile, force: bool) -> Report:
     elif seen.sha256 == one.before_sha256:
         files.remove(one.orig)
         return {"state": "reverted"}
+    elif _is_other_name(one, seen):
+        files.remove(one.orig)
+        return {"state": "untouched", "why": "somebody else changed it before the swap"}
     elif seen.sha256 == one.after_sha256 and _original_is_whole(one):
         seen = files.look(one.path)  # once more: reading the original took its time
         if seen.sha256 == one.after_sha256:
@@ -217,6 +220,12 @@ def _take_back(session: SessionState, one: PlannedFile, force: bool) -> Report:
     if one.file in session.facts.put_back and not os.path.lexists(one.orig):
         return {"state": "untouched", "why": "somebody else changed it after it was put back"}
     return _drift(session, one, seen, force)
+
+
+def _is_other_name(one: PlannedFile, seen: files.Look) -> bool:
+    """Whether the kept original is that very file still: no rename happened, nor would one now."""
+    kept = files.look(one.orig).stat
+    return kept is not None and seen.stat is not None and os.path.samestat(kept, seen.stat)
 
 
 def _original_is_whole(one: PlannedFile) -> bool:
