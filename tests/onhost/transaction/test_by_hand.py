@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import py_compile
 import re
 import subprocess
+from importlib.util import cache_from_source
 from pathlib import Path
 
 import pytest
@@ -84,6 +86,9 @@ def test_without_the_agent(left):
     # What an agent leaves that dies in the middle of a stage, and another host of the install.
     os.link(left.root / LAYERS, left.root / "sglang/srt/.layers.py.sgldbg-probe")
     (left.package_dir / ".sgldbg-member-s1-gpu1").write_text("1")
+    runtime = str(left.package_dir / "_sgldbg.py")
+    for level in ("", "1"):  # what a server compiled of it
+        py_compile.compile(runtime, cfile=cache_from_source(runtime, optimization=level))
     code, said = run(left, block("By hand, without the agent"))
     assert code == 0, said
     times = [line for line in left.changes() if ": mtime_ns was" not in line]

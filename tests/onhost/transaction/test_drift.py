@@ -137,6 +137,52 @@ def test_a_file_that_was_removed(place, swapped):
     assert place.changes() == []
 
 
+def make_folder(path):
+    (path / "inner").mkdir(parents=True)
+    (path / "inner" / "x.py").write_bytes(b"# mine\n")
+
+
+def read_folder(path):
+    return (path / "inner" / "x.py").read_bytes()
+
+
+def make_link(path):
+    path.symlink_to("other.py")
+
+
+def make_pipe(path):
+    os.mkfifo(path)
+
+
+@pytest.mark.parametrize(
+    ("make", "read", "content"),
+    [
+        (make_folder, read_folder, b"# mine\n"),
+        (make_link, os.readlink, "other.py"),
+        (make_pipe, lambda path: path.is_fifo(), True),
+    ],
+)
+@pytest.mark.parametrize("name", [LAYERS, "sglang/_sgldbg.py"])
+def test_something_that_is_no_file(place, swapped, name, make, read, content):
+    """A directory, a link or a pipe in the place of a file: left alone, by force moved and kept."""
+    path = place.root / name
+    path.unlink()
+    make(path)
+    report = next(f for f in op(swapped, "revert")["files"] if f["file"] == name)
+    assert (report["state"], report["why"]) == (
+        "drift",
+        "something that is no plain file stands there",
+    )
+    assert read(path) == content
+    value = op(swapped, "revert", force=True)
+    assert value["verified"], value
+    report = next(f for f in value["files"] if f["file"] == name)
+    (kept,) = report["kept"]
+    assert read(type(path)(kept)) == content
+    op(swapped, "finish")
+    assert place.changes() == []
+
+
 def test_an_edit_of_the_created_file(place, swapped):
     """Even a file that we created is not removed once it holds somebody else's bytes."""
     path = place.package_dir / "_sgldbg.py"

@@ -54,6 +54,14 @@ def refusing(what: str) -> Iterator[None]:
         raise Refusal(code, message, path=path) from error
 
 
+def explain(error: Exception) -> str:
+    """An error in words for people: the system's without its number."""
+    if not isinstance(error, OSError) or error.strerror is None:
+        return str(error)
+    name = error.filename if isinstance(error.filename, str) else ""
+    return error.strerror.lower() + (": `%s`" % name if name else "")
+
+
 class Look(NamedTuple):
     """What stands at a path now: `kind` is `file`, `missing` or `other`."""
 
@@ -79,10 +87,11 @@ def look(path: str) -> Look:
         if error.errno in (errno.ELOOP, errno.ENXIO):
             return Look("other", None, os.lstat(path))
         raise
+    seen = os.fstat(fd)
+    if not modes.S_ISREG(seen.st_mode):  # open() refuses a directory, with a number for a name
+        os.close(fd)
+        return Look("other", None, seen)
     with open(fd, "rb") as file:
-        seen = os.fstat(fd)
-        if not modes.S_ISREG(seen.st_mode):
-            return Look("other", None, seen)
         return Look("file", hashlib.sha256(file.read()).hexdigest(), seen)
 
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-import shutil
 from typing import Any, Dict, List, Optional, Sequence
 
 from ..held import dirs
 from ..held.facts import PlannedFile
 from ..held.state import SessionState
 from ..refusal import Refusal
-from . import claim, files, plan, pyc, runtime, shared
+from . import claim, files, keeping, plan, pyc, runtime, shared
 
 Report = Dict[str, Any]
 
@@ -189,7 +188,7 @@ def _revert_one(
     except Exception as error:
         if isinstance(error, Refusal) and error.code == "fenced":
             raise
-        report.update(state="failed", why=str(error))
+        report.update(state="failed", why=files.explain(error))
     report["sha256"] = _sha256_of(one)
     return report
 
@@ -246,7 +245,7 @@ def _drift(session: SessionState, one: PlannedFile, seen: files.Look, force: boo
         return {"state": "drift", "kept": kept, "why": _DRIFT[seen.kind] + _LOST[lost]}
     if lost:
         return {"state": "drift", "why": "left as it is" + _LOST[lost]}
-    saved = _save(session, one, seen)
+    saved = keeping.save(session, one, seen)
     if one.before_sha256 is None:
         files.remove(one.path)
         return {"state": "removed", "kept": saved}
@@ -260,22 +259,6 @@ _DRIFT = {
     "other": "something that is no plain file stands there",
 }
 _LOST = {True: ", and its kept original is gone", False: ""}
-
-
-def _save(session: SessionState, one: PlannedFile, seen: files.Look) -> List[str]:
-    """Keep what somebody else put there, in the state directory, before force takes it away."""
-    if seen.kind == "missing":
-        return []
-    if seen.kind != "file":
-        raise Refusal("unsupported", "`%s` is not a plain file" % one.path)
-    folder = os.path.join(session.state_dir, "kept", session.name, session.host)
-    os.makedirs(folder, 0o700, exist_ok=True)
-    name = "%d-%s" % (len(os.listdir(folder)) + 1, os.path.basename(one.path))
-    target = os.path.join(folder, name)
-    shutil.copy2(one.path, target)
-    with open(target, "rb") as file:
-        os.fsync(file.fileno())
-    return [target]
 
 
 def _verify(session: SessionState, one: PlannedFile) -> Report:

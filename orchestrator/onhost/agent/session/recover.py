@@ -134,7 +134,7 @@ def run_tail(session: SessionState, force: bool = False, trace: Trace = lambda t
         try:
             result = work()
         except Exception as error:
-            left.append("%s: %s" % (what, error))
+            left.append("%s: %s" % (what, files.explain(error)))
             trace("%s failed: %s: %s" % (what, type(error).__name__, error))
             return None
         trace("%s: done" % what)
