@@ -53,8 +53,9 @@ def find_server(home: Path, module: str) -> ServerFacts | None:
     """The process that runs `python -m <module>` in this home, as it was started."""
     for process in read_processes([home]):
         if process.argv[1:3] == ("-m", module):
-            cwd = str(Path(f"/proc/{process.pid}/cwd").readlink())
-            return ServerFacts(process.argv, process.environ, cwd)
+            with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it ended just now
+                cwd = str(Path(f"/proc/{process.pid}/cwd").readlink())
+                return ServerFacts(process.argv, process.environ, cwd)
     return None
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import signal
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,7 +18,7 @@ from orchestrator.model.inventory import Host
 from tests.session.checkout import Checkout, make_checkout
 from tests.session.command import start
 from tests.session.world import wait_for
-from tests.transport.test_dead_link import Cable, cable, far_host, ip
+from tests.transport.test_dead_link import Cable, cable, far_host
 
 __all__ = ["cable", "far_host"]
 
@@ -107,8 +108,9 @@ def write_project(folder: Path, host: Host) -> Path:
     return folder / "sessions" / "session.yaml"
 
 
-def test_the_guard_acts_behind_a_cut_cable(
-    server: FarServer, far_host: Host, tmp_path: Path
+@pytest.mark.parametrize("silence", ["cut", pytest.param("mute", marks=pytest.mark.chaos)])
+def test_the_guard_acts_behind_a_silent_cable(
+    server: FarServer, far_host: Host, tmp_path: Path, silence: str
 ) -> None:
     """Nobody is told of the cut: the host reverts by itself, and the controller, once it gets
     through again, takes the guard's word for it and ends the session.
@@ -119,17 +121,50 @@ def test_the_guard_acts_behind_a_cut_cable(
     with start("run", session, "--lease", "4s", "--runs", tmp_path / "runs") as running:
         running.wait_line("far: ready done")
         assert server.facts() != before
-        server.cable.cut()
+        getattr(server.cable, silence)()
         wait_for(lambda: server.facts() == before, "the guard", 60.0)
         running.wait_line("far is out of reach")
-        server.cable.far("link", "set", server.cable.far_end, "up")
-        ip("neigh", "flush", "dev", server.cable.near_end)
+        server.cable.mend()
         result = running.end()
     wait_for(server.is_ready, "the server")
     assert result.code == 6, result.err
     # Whoever waited for an answer tells it: an op that was on its way, or the heartbeat.
-    silence = "error: (far missed its heartbeats|lost the connection|no answer to|`.*` was cut off)"
-    assert re.search(silence, result.err), result.err
+    said = "error: (far missed its heartbeats|lost the connection|no answer to|`.*` was cut off)"
+    assert re.search(said, result.err), result.err
     assert "far: its guard had reverted it by itself" in result.err
     assert not list((server.home / ".local/state/sgldbg/sessions").rglob("journal.jsonl"))
     assert server.facts() == before
+
+
+@pytest.mark.chaos
+def test_a_connection_that_breaks_behind_a_cable(
+    server: FarServer, far_host: Host, tmp_path: Path
+) -> None:
+    """The far end of the connection dies: its tail runs over another one, before any guard."""
+    before = server.facts()
+    session = write_project(tmp_path / "project", far_host)
+    with start("run", session, "--runs", tmp_path / "runs") as running:
+        running.wait_line("far: ready done")
+        assert server.cable.end_connections() > 0
+        result = running.end()
+    wait_for(server.is_ready, "the server")
+    assert result.code == 6, result.err
+    assert "far: came back on a new connection" in result.err
+    assert "its guard had reverted it" not in result.err
+    assert server.facts() == before
+
+
+@pytest.mark.chaos
+def test_a_controller_that_dies_before_a_cable(
+    server: FarServer, far_host: Host, tmp_path: Path
+) -> None:
+    """SIGKILL to the controller while the cable is cut: no word of it reaches the host."""
+    before = server.facts()
+    session = write_project(tmp_path / "project", far_host)
+    with start("run", session, "--lease", "4s", "--runs", tmp_path / "runs") as running:
+        running.wait_line("far: ready done")
+        server.cable.cut()
+        running.send(signal.SIGKILL)
+        running.end()
+    wait_for(lambda: server.facts() == before, "the guard", 60.0)
+    wait_for(server.is_ready, "the server")

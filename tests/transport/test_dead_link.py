@@ -44,6 +44,7 @@ class Cable:
     near_end: str
     far_end: str
     address: str
+    near_address: str
 
     @property
     def enter(self) -> tuple[str, ...]:
@@ -55,17 +56,43 @@ class Cable:
         ip("-n", self.namespace, *words)
 
     def cut(self) -> None:
-        """From now on nothing arrives, and nobody is told."""
+        """From now on nothing arrives, and nobody is told but the kernels."""
         self.far("link", "set", self.far_end, "down")
+
+    def mute(self) -> None:
+        """Nothing arrives though both ends have their link: as behind a dead switch."""
+        nobody = ("lladdr", "02:00:00:00:00:01", "nud", "permanent")
+        ip("neigh", "replace", self.address, *nobody, "dev", self.near_end)
+        self.far("neigh", "replace", self.near_address, *nobody, "dev", self.far_end)
+
+    def mend(self) -> None:
+        """Let everything through again."""
+        self.far("link", "set", self.far_end, "up")
+        for run, address, end in (
+            (ip, self.address, self.near_end),
+            (self.far, self.near_address, self.far_end),
+        ):
+            with contextlib.suppress(subprocess.CalledProcessError):  # forgotten by itself
+                run("neigh", "del", address, "dev", end)
 
     def end_processes(self) -> None:
         """Kill what still runs at the far end."""
-        found = subprocess.run(
-            ["ip", "netns", "pids", self.namespace], capture_output=True, check=False
-        )
-        for pid in found.stdout.split():
+        for pid in self._pids():
             with contextlib.suppress(ProcessLookupError):
-                os.kill(int(pid), signal.SIGKILL)
+                os.kill(pid, signal.SIGKILL)
+
+    def end_connections(self) -> int:
+        """Kill those processes of sshd that serve somebody; how many there were."""
+        titles = {pid: Path(f"/proc/{pid}/cmdline").read_bytes() for pid in self._pids()}
+        found = [pid for pid, title in titles.items() if title.startswith(b"sshd: root")]
+        for pid in found:
+            os.kill(pid, signal.SIGKILL)
+        return len(found)
+
+    def _pids(self) -> list[int]:
+        words = ["ip", "netns", "pids", self.namespace]
+        found = subprocess.run(words, capture_output=True, check=False)
+        return [int(pid) for pid in found.stdout.split()]
 
 
 @pytest.fixture
@@ -81,12 +108,13 @@ def cable() -> Iterator[Cable]:
         near_end=f"sgn{number}",
         far_end=f"sgf{number}",
         address=f"{network}.{first + 2}",
+        near_address=f"{network}.{first + 1}",
     )
     ip("netns", "add", made.namespace)
     try:
         pair = ("type", "veth", "peer", "name", made.far_end, "netns", made.namespace)
         ip("link", "add", made.near_end, *pair)
-        ip("addr", "add", f"{network}.{first + 1}/30", "dev", made.near_end)
+        ip("addr", "add", f"{made.near_address}/30", "dev", made.near_end)
         ip("link", "set", made.near_end, "up")
         made.far("addr", "add", f"{made.address}/30", "dev", made.far_end)
         made.far("link", "set", made.far_end, "up")
