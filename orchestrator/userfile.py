@@ -36,6 +36,12 @@ def read_user_file(path: str | Path, limit_bytes: int) -> bytes:
     return data
 
 
+def reason_of(error: OSError) -> str:
+    """The system's own words for the middle of a sentence: they begin with a small letter."""
+    text = error.strerror or str(error)
+    return text[:1].lower() + text[1:]
+
+
 def _open(path: str | Path) -> int:
     try:
         # A pipe that nobody writes into blocks the opening itself; no terminal becomes ours by it.

@@ -12,6 +12,7 @@ import click
 
 from orchestrator.cli.interrupts import INTERRUPTED, begin_command, settle
 from orchestrator.cli.outlets import Outlets, open_outlets
+from orchestrator.userfile import reason_of
 
 if TYPE_CHECKING:
     from orchestrator.errors import OrchestratorError
@@ -112,7 +113,7 @@ def _settle_output(outlets: Outlets, code: int, arguments: Sequence[str]) -> int
         if changes:
             click.echo("what stdout was to show was not read to its end", err=True)
         return code if changes or code else CLOSED_PIPE
-    click.echo(f"stdout took no more: {(problem.strerror or str(problem)).lower()}", err=True)
+    click.echo(f"stdout took no more: {reason_of(problem)}", err=True)
     return code if changes or code else LOST_OUTPUT
 
 
@@ -164,7 +165,7 @@ def report_bug(error: Exception) -> int:
     try:
         path = keep_trace(error)
     except OSError as failure:
-        click.echo(f"{failure.filename}: {failure.strerror}; so here is the trace:", err=True)
+        click.echo(f"{failure.filename}: {reason_of(failure)}; so here is the trace:", err=True)
         import traceback
 
         click.echo("".join(traceback.format_exception(error)), err=True)

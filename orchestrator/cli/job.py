@@ -18,6 +18,7 @@ from orchestrator.session.rundir import RunDir
 from orchestrator.session.timeline import Timeline
 from orchestrator.spec.project import load_project
 from orchestrator.transport.routes import open_transport
+from orchestrator.userfile import reason_of
 
 
 def read_job(
@@ -51,6 +52,6 @@ def open_run(job: Job, progress: Progress) -> Run:
         run_dir = RunDir.create(job.runs_dir, job.session.name, f"{now:%Y%m%d-%H%M%S}")
     except OSError as error:
         raise click.UsageError(
-            f"the run's directory cannot be made in {job.runs_dir}: {error.strerror}"
+            f"the run's directory cannot be made in {job.runs_dir}: {reason_of(error)}"
         ) from None
     return Run(job, Timeline(run_dir, progress), run_dir, session_id)

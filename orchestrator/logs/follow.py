@@ -45,7 +45,9 @@ class LogSink:
             while view:
                 view = view[self._file.write(view) :]
         except OSError as error:
-            self._fail(f"{self.path.name} could not be written: {error.strerror}")
+            self._fail(
+                f"{self.path.name} could not be written: {(error.strerror or str(error)).lower()}"
+            )
         self._count(new)
         if self._taken is not None:
             self._taken(new)

@@ -11,6 +11,7 @@ from typing import Any
 
 from orchestrator.model.plan import Plan
 from orchestrator.model.record import Record, Verdict
+from orchestrator.userfile import reason_of
 
 
 class RunDir:
@@ -78,7 +79,7 @@ class RunDir:
         try:
             write()
         except OSError as error:
-            text = f"{self.path / name} is not whole: {error.strerror}"
+            text = f"{self.path / name} is not whole: {reason_of(error)}"
             self.problem = self.problem or text
 
     def append_records(self, records: list[Record]) -> None:

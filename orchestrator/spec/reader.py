@@ -12,7 +12,7 @@ from orchestrator.errors import FileError, FileErrors
 from orchestrator.model.source import Span
 from orchestrator.spec.compose import Composer
 from orchestrator.spec.document import LINE_END, Document, Source
-from orchestrator.userfile import read_user_file
+from orchestrator.userfile import read_user_file, reason_of
 
 MAX_SIZE_BYTES = 1 << 20  # the largest file by hand is a few KB; YAML is parsed at about 0.1 MB/s
 
@@ -48,10 +48,8 @@ def read_bytes(path: str | Path) -> bytes:
     try:
         return read_user_file(path, MAX_SIZE_BYTES)
     except OSError as error:
-        reason = error.strerror or str(error)
-        raise FileErrors(
-            [FileError(f"cannot read `{path}`: {reason[:1].lower()}{reason[1:]}")]
-        ) from None
+        problem = FileError(f"cannot read `{path}`: {reason_of(error)}")
+        raise FileErrors([problem]) from None
 
 
 def read_text(path: str | Path) -> str:

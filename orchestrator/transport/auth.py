@@ -15,7 +15,7 @@ import paramiko
 from orchestrator.errors import HostError
 from orchestrator.transport.config import SshConfig
 from orchestrator.transport.hostkeys import fingerprint
-from orchestrator.userfile import read_user_file
+from orchestrator.userfile import read_user_file, reason_of
 
 _MAX_SIZE_BYTES = 1 << 20  # a key takes a few KB
 
@@ -99,7 +99,7 @@ class KeyStrategy:
                 self._tried.append(f"{path}: no such file")
             return
         except OSError as error:
-            self._tried.append(f"{path}: {(error.strerror or str(error)).lower()}")
+            self._tried.append(f"{path}: {reason_of(error)}")
             return
         except TypeError:  # what the parser raises for a key that needs a passphrase
             self._tried.append(

@@ -17,7 +17,7 @@ from pathlib import Path
 from orchestrator.errors import HostError
 from orchestrator.transport.config import SshConfig
 from orchestrator.transport.revoked import MAX_SIZE_BYTES, find_revoked
-from orchestrator.userfile import read_user_file
+from orchestrator.userfile import read_user_file, reason_of
 
 _MARKERS = ("@revoked", "@cert-authority")
 _SHOW_COMMAND = "for k in /etc/ssh/ssh_host_*_key.pub; do ssh-keygen -lf $k; done"
@@ -143,7 +143,7 @@ def _read_all(config: SshConfig, name: str) -> KnownHost:
         except FileNotFoundError:
             continue
         except OSError as error:
-            notes.append(f"{path} cannot be read: {error.strerror}")
+            notes.append(f"{path} cannot be read: {reason_of(error)}")
             continue
         for number, text in enumerate(lines, 1):
             result = parse_line(text, name, path, number)

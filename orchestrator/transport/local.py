@@ -11,6 +11,7 @@ import threading
 from orchestrator.errors import HostError
 from orchestrator.model.inventory import Host
 from orchestrator.transport.streams import WRITE_STALL_S, LastLines
+from orchestrator.userfile import reason_of
 
 _READ_BYTES = 256 << 10
 # The agent leaves by itself when its stdin ends or at SIGTERM: it shortens its lease (the step
@@ -37,7 +38,7 @@ class LocalTransport:
             )
         except OSError as error:
             raise HostError(
-                f"no process can be started: {error.strerror}", host=host.name, code="unreachable"
+                f"no process can be started: {reason_of(error)}", host=host.name, code="unreachable"
             ) from error
         return LocalChannel(host.name, process)
 

@@ -7,7 +7,7 @@ import binascii
 
 from orchestrator.errors import HostError
 from orchestrator.transport.config import SshConfig
-from orchestrator.userfile import read_user_file
+from orchestrator.userfile import read_user_file, reason_of
 
 # How OpenSSH's binary key revocation lists begin.
 _KRL = b"SSHKRL\n\x00"
@@ -26,7 +26,7 @@ def find_revoked(config: SshConfig, blob: bytes) -> str | None:
     try:
         data = read_user_file(path, MAX_SIZE_BYTES)
     except OSError as error:
-        raise _unreadable(config, path, error.strerror or str(error)) from error
+        raise _unreadable(config, path, reason_of(error)) from error
     if data.startswith(_KRL):
         raise _unreadable(config, path, "it is a binary key revocation list")
     found = None

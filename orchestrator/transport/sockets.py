@@ -12,6 +12,7 @@ import threading
 import time
 
 from orchestrator.errors import HostError
+from orchestrator.userfile import reason_of
 
 # A dead link is noticed within 3 + 3 x 3 s when idle, 12 s with data on its way: below the 15 s
 # that this project promises. paramiko's own keep-alive only sends and never counts answers.
@@ -131,7 +132,9 @@ class CommandSocket:
         except OSError as error:
             self._socket.close()
             self._errors.close()
-            raise _unreachable(host, f"`{command}` cannot be started: {error.strerror}") from error
+            raise _unreachable(
+                host, f"`{command}` cannot be started: {reason_of(error)}"
+            ) from error
         finally:
             far.close()
 

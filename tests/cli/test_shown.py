@@ -74,5 +74,5 @@ def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
     with pytest.raises(click.UsageError) as refused:
         open_run(Job(), None)  # type: ignore[arg-type]
     assert str(refused.value) == (
-        f"the run's directory cannot be made in {tmp_path / 'file'}: File exists"
+        f"the run's directory cannot be made in {tmp_path / 'file'}: file exists"
     )

@@ -81,6 +81,6 @@ def test_a_full_disk_of_ours_does_not_stop_the_channel(tmp_path: Path) -> None:
     os.dup2(full, sink._file.fileno())
     os.close(full)
     sink.write(0, b"text")
-    assert sink.problem == "log could not be written: No space left on device"
+    assert sink.problem == "log could not be written: no space left on device"
     assert (taken, sink.offset) == ([b"text"], 4)
     sink.close()

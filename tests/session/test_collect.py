@@ -79,7 +79,7 @@ def test_a_full_disk_of_the_controller_ends_no_session(
     collector.close()
 
     assert {op for op, _ in agent.asked} == {"read-spool"}
-    problem = f"{tmp_path / 'hosts/k0/stdout.log'} is not whole: No space left on device"
+    problem = f"{tmp_path / 'hosts/k0/stdout.log'} is not whole: no space left on device"
     assert run_dir.problem == problem
 
 

@@ -53,4 +53,4 @@ def test_a_full_disk_of_the_controller_stops_nothing(tmp_path: Path) -> None:
     Timeline(run_dir, heard).stage("gpu0", "revert", "done")
 
     assert heard.told == [("gpu0", "revert", "done", "")]
-    assert run_dir.problem == f"{run_dir.path / NAME} is not whole: No space left on device"
+    assert run_dir.problem == f"{run_dir.path / NAME} is not whole: no space left on device"

@@ -208,7 +208,7 @@ def test_a_listed_key_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "why"),
     [
-        (None, "No such file or directory"),
+        (None, "no such file or directory"),
         (b"SSHKRL\n\x00rest", "it is a binary key revocation list"),
         (b"ssh-ed25519\n", "line 1 is no public key"),
         (b"\nssh-ed25519 no/base=64\n", "line 2 is no public key"),
