@@ -13,6 +13,7 @@ from orchestrator.model.inventory import Server
 from orchestrator.servers.adopt import find_port
 from orchestrator.servers.output import NewLines, read_last_words, with_outputs
 from orchestrator.servers.progress import find_progress
+from orchestrator.servers.workers import Workers, worker_died
 
 POLL_S = 0.2
 _PROGRESS_S = 1.0
@@ -61,8 +62,9 @@ def wait_ready(
     itself, whatever becomes of their workers. `on_progress` gets a short text whenever the log
     shows a new stage.
 
-    Raises `HostError`: `died` at once when the process ends, `port-taken`, `not-ready` after
-    `ready.timeout_s`, `cancelled`; the first and the third carry the last lines of its output.
+    Raises `HostError`: `died` at once when the process ends, and a few seconds after one of its
+    workers did, where it goes on waiting for it; `port-taken`; `not-ready` after `ready.timeout_s`;
+    `cancelled`. The first and the third carry the last lines of its output.
     """
     began = time.monotonic()
     watch = _Watch(agent, server, life, on_progress)
@@ -97,6 +99,7 @@ class _Watch:
         self._began = time.monotonic()
         self._shown = ""
         self._looked = 0.0
+        self._workers = Workers()
         self._log = NewLines(agent, self.life, whole="stderr" in life)
 
     def ask_first(self) -> str:
@@ -163,6 +166,11 @@ class _Watch:
         state = self.agent.call("life", asked).value
         if not state["alive"]:
             raise died(self.agent, self.server, self.life, state, time.monotonic() - self._began)
+        self._workers.note(state["processes"], time.monotonic())
+        lost = self._workers.find_lost(time.monotonic())
+        if lost:
+            running = self._workers.list_running()
+            raise worker_died(self.agent, self.server, self.life, lost, running)
         return state
 
     def _ask(self, url: str) -> str:

@@ -10,6 +10,7 @@ import time
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Tuple
 
 from .look import http, tail
+from .look.kernel import find_killed
 from .look.locate import check_code, locate
 from .look.observe import observe
 from .look.pristine import check_package
@@ -123,6 +124,10 @@ def _life(context: Context, args: Args, raw: bytes) -> Result:
     return value, b""
 
 
+def _killed(context: Context, args: Args, raw: bytes) -> Result:
+    return find_killed(args["processes"]), b""
+
+
 def _find_owner(inodes: Any) -> Optional[str]:
     """Whoever listens there instead of us, in words."""
     return name_owner(procfs.find_owner(inodes, procfs.list_pids()))
@@ -172,6 +177,7 @@ OPS: Dict[str, Op] = {
     "check-code": _check_code,
     "http": _http,
     "life": _life,
+    "killed": _killed,
     "tail": _tail,
     "follow": _follow,
     "credit": _credit,

@@ -1,0 +1,75 @@
+"""The workers of a starting server: which ended in silence while the rest waits for them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from orchestrator.agent.client import AgentClient
+from orchestrator.errors import HostError
+from orchestrator.model.inventory import Server
+from orchestrator.servers.output import read_last_words
+
+Processes = Sequence[Mapping[str, Any]]
+Key = tuple[int, int]
+
+# A main process that hears of a worker's death ends within seconds and says more of it; one that
+# waits for another worker's word first would wait for ever.
+PATIENCE_S = 5.0
+_MARK = "::"
+_MEMORY_HINT = "give it more memory, or a higher limit for its cgroup or container"
+
+
+class Workers:
+    """The processes of one life that gave themselves a title, as they come and go."""
+
+    def __init__(self) -> None:
+        self._titles: dict[Key, str] = {}
+        self._gone_at_s: dict[Key, float] = {}
+
+    def note(self, processes: Processes, now_s: float) -> None:
+        """Take in what runs now below the main process, which comes first.
+
+        A child with its parent's title is a fork that has not become its own program yet.
+        """
+        titles = {p["pid"]: p["title"] for p in processes}
+        for process in processes[1:]:
+            title = process["title"]
+            if _MARK in title and titles.get(process["ppid"]) != title:
+                self._titles[process["pid"], process["start_time"]] = title
+        here = {(p["pid"], p["start_time"]) for p in processes}
+        for key in self._titles:
+            if key not in here:
+                self._gone_at_s.setdefault(key, now_s)
+
+    def find_lost(self, now_s: float) -> dict[Key, str]:
+        """Those that ended longer than the patience ago, with their titles."""
+        return {k: self._titles[k] for k, at in self._gone_at_s.items() if now_s - at >= PATIENCE_S}
+
+    def list_running(self) -> list[str]:
+        """The titles of those that were there at the last look."""
+        return sorted(title for key, title in self._titles.items() if key not in self._gone_at_s)
+
+
+def worker_died(
+    agent: AgentClient,
+    server: Server,
+    life: Mapping[str, Any],
+    lost: Mapping[Key, str],
+    running: Sequence[str],
+) -> HostError:
+    """The error of a start in which workers ended, with the kernel's word where it has one."""
+    asked = [{"pid": pid, "start_time": start_time} for pid, start_time in lost]
+    killed = agent.call("killed", {"processes": asked}).value
+    names = ", ".join(sorted(lost.values()))
+    notes = [f"the kernel says: {killed[pid]}" for pid in sorted(killed)]
+    if running:
+        notes.append(f"still there, waiting: {', '.join(running)}")
+    return HostError(
+        f"{names} of server `{server.name}` ended during its start, which waits for it in vain",
+        host=agent.host,
+        code="died",
+        notes=notes,
+        hints=[_MEMORY_HINT] if killed else [],
+        tail=read_last_words(agent, life),
+    )
