@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Mapping, Sequence
 
 from orchestrator.errors import PatchError, StandsAlreadyError
 from orchestrator.model.patch import Patch, Probe
 from orchestrator.model.plan import FilePlan, Plan
+from orchestrator.model.source import Span
 from orchestrator.patching.engine import Edited, Fitted, edit_source
 from orchestrator.planning.diffs import make_diff
 from orchestrator.planning.fitting import Holding, Sources, choose
@@ -60,6 +62,33 @@ def make(
     sites = [site for file in files for site in file.sites]
     table = make_sites(patches, sites)
     return Plan(session_id, tuple(files), table, tuple(dict.fromkeys(warnings)))
+
+
+def make_for_hosts(
+    session_id: str, patches: Sequence[Patch], views: Sequence[HostView], runtime_source: bytes
+) -> Plan:
+    """The same; where something was not found, with the command that looks further.
+
+    A host shows only the files that patches name: what moved to another one is found in a release.
+    """
+    try:
+        return make(session_id, patches, views, runtime_source)
+    except PatchError as error:
+        lost = [e for e in (error, *error.others) if e.state == "not found" and e.span is not None]
+        names = dict.fromkeys(_name_of(e.span) for e in lost if e.span is not None)
+        if names:
+            versions = {view.package_version for view in views}
+            release = versions.pop() if len(versions) == 1 else None
+            if release is not None and re.search(r"dev|\+", release):
+                release = None  # the package index has none such
+            command = f"sgldbg check {' '.join(names)} --against {release or 'VERSION'} --explain"
+            lost[-1].hints = (*lost[-1].hints, f"to look in all files of the release: `{command}`")
+        raise
+
+
+def _name_of(span: Span) -> str:
+    """A patch is called like its file."""
+    return span.path.rsplit("/", 1)[-1].removesuffix(".yaml")
 
 
 def _holdings(patches: Sequence[Patch], views: Sequence[HostView]) -> list[Holding]:

@@ -237,7 +237,7 @@ def _import_able() -> Mapping[str, Any] | PatchError:
     try:
         from orchestrator.patching.question import check_question
         from orchestrator.patching.suggestion import suggest
-        from orchestrator.planning.making import make
+        from orchestrator.planning.making import make_for_hosts
         from orchestrator.planning.survey import survey
     except BaseException as error:
         return _engine_error(
@@ -245,7 +245,7 @@ def _import_able() -> Mapping[str, Any] | PatchError:
             [_last_frames(error, 1)],
             "install sgldbg anew, in an environment of its own: something it needs does not load",
         )
-    return {"plan": make, "survey": survey, "suggest": suggest,
+    return {"plan": make_for_hosts, "survey": survey, "suggest": suggest,
             "check_question": check_question}  # fmt: skip
 
 

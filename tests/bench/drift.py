@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import builtins
 import random
 import shutil
 import subprocess
@@ -93,7 +94,11 @@ def _sources(version: str) -> dict[str, str]:
 def _spots(file: str, text: str) -> Iterator[Spot]:
     """Assignments and calls in functions, which are unique in their function."""
     lines = text.splitlines()
-    for scope, node in _statements(ast.parse(text), ()):
+    found = list(_statements(ast.parse(text), ()))
+    equal = Counter((scope, ast.dump(node)) for scope, node in found)
+    for scope, node in found:
+        if equal[scope, ast.dump(node)] > 1:
+            continue
         if isinstance(node, ast.Assign | ast.AugAssign | ast.AnnAssign | ast.Expr) and scope:
             if isinstance(node, ast.Expr) and not isinstance(node.value, ast.Call):
                 continue
@@ -193,7 +198,8 @@ def _anchor_of(hint: str, spot: Spot) -> Anchor | None:
         return Anchor(spot.file, spot.scope, "after", code)
     if "`in: " in hint and "same statement" in hint:
         scope = hint.split("`in: ", 1)[1].split("`", 1)[0]
-        return Anchor(spot.file, scope, "after", spot.text)
+        of = int(hint.split("`of: ", 1)[1].rstrip("`")) if "`of: " in hint else None
+        return Anchor(spot.file, scope, "after", spot.text, occurrence=of and 1, of=of)
     return None
 
 
@@ -203,17 +209,26 @@ def _judge(source: Source, anchor: Anchor, spot: Spot) -> str:
     except (PatchError, ValueError):
         return "wrong"
     found = _parsed(source.module.code_for_node(place.statement.node))
-    return "right" if _subject(found) == _subject(_parsed(spot.text)) else "wrong"
+    return "right" if _subjects(found) & _subjects(_parsed(spot.text)) else "wrong"
 
 
-def _subject(node: ast.stmt) -> str:
-    """What a statement binds, or what it calls."""
+def _subjects(node: ast.stmt) -> set[str]:
+    """What a statement binds and what it calls, as far as that says something."""
+    targets: list[ast.expr] = []
     if isinstance(node, ast.Assign):
-        return " ".join(ast.dump(t) for t in node.targets)
-    if isinstance(node, ast.AugAssign | ast.AnnAssign):
-        return ast.dump(node.target)
+        targets = node.targets
+    elif isinstance(node, ast.AugAssign | ast.AnnAssign):
+        targets = [node.target]
     value = getattr(node, "value", None)
-    return ast.dump(value.func) if isinstance(value, ast.Call) else ast.dump(node)
+    if isinstance(value, ast.Await):
+        value = value.value
+    if isinstance(value, ast.Call) and not _is_builtin(value.func):
+        targets = [*targets, value.func]
+    return {ast.dump(t) for t in targets}
+
+
+def _is_builtin(func: ast.expr) -> bool:
+    return isinstance(func, ast.Name) and hasattr(builtins, func.id)
 
 
 if __name__ == "__main__":
