@@ -231,9 +231,14 @@ def make_install(root: Path, cache: Path) -> None:
 
 
 def _carries(pid: int, mark: str) -> bool:
+    try:
+        environ = Path(f"/proc/{pid}/environ").read_bytes()
+    except OSError:
+        return False
+    if f"MARK={mark}".encode() not in environ.split(b"\0"):
+        return False
     stat = procfs.read_stat(pid)
-    alive = stat is not None and stat.alive
-    return alive and (procfs.read_environ(pid) or {}).get("MARK") == mark
+    return stat is not None and stat.alive
 
 
 def no_guard(directory: str) -> dict[str, int]:
