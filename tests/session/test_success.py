@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.session import readme
 from tests.session.command import call, told
 from tests.session.test_kill import STAGES
 from tests.session.world import TEXT, Project, World
@@ -29,17 +30,20 @@ def find_run(folder: Path) -> Path:
 def test_the_fault_is_found(
     world: World, project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """EAGLE: `fused` fails on all four workers, exit code 1, and everything is as it was."""
-    session = project.write()
-    result = call(monkeypatch, "run", session, "--runs", tmp_path / "runs")
+    """EAGLE: `fused` fails on all four workers, exit code 1, and everything is as it was.
+
+    Called and answered to the letter as the README has it.
+    """
+    readme.go(project, monkeypatch)
+    (words,) = [words for words in readme.read_commands() if words[0] == "run"]
+    result = call(monkeypatch, *words, "--runs", tmp_path / "runs")
     world.assert_as_before()
     assert (result.code, told(result.err, tmp_path)) == (
         1,
         "demo-[0-1]: files are as they were, server is as it was\n"
         "run directory: TMP/runs/TIME-eagle3-zero-acceptance\n",
     )
-    assert "eagle3-draft-input: fused fails (hidden_states.shape[-1] == 3" in result.out
-    assert "demo-0 TP0, TP1; demo-1 TP2, TP3  fails 2x" in result.out
+    assert result.out == readme.read_answer()
     check_records(find_run(tmp_path))
     check_logs(world, find_run(tmp_path))
     timeline = read_lines(find_run(tmp_path) / "timeline.jsonl")
