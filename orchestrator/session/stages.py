@@ -164,8 +164,12 @@ def stop_server(which: str, server: Server | None) -> Act:
         member.server = "stopped"
         if which == "debug":
             member.life = None
-        killed = f", {len(value['killed'])} killed" if value["killed"] else ""
-        return f"{len(value['stopped'])} processes ended{killed}"
+        said = [f"{len(value['stopped'])} processes ended"]
+        if value["killed"]:
+            said.append(f"{len(value['killed'])} killed")
+        if value["shm"]:
+            said.append(f"{len(value['shm'])} pieces of shared memory removed")
+        return ", ".join([*said, *value["notes"]])
 
     return act
 

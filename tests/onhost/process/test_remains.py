@@ -85,6 +85,33 @@ def test_shared_memory_that_was_made_anew(stage: Stage, segments):
     assert os.path.exists(segments[0])
 
 
+def test_shared_memory_of_a_life_that_died_before_its_stop(stage: Stage):
+    """Nobody is left who used it: what came since its start and has no user is removed."""
+    ended = stage.spawn("")
+    ended.kill()
+    ended.wait(30)
+    folder, number = "/dev/shm", time.monotonic_ns()
+    mark = f"{ended.pid}_{number}"
+    old, used, fresh = [f"{folder}/sgl_shm_{k}_{mark}" for k in ("a", "b", "c")]
+    living, foreign = f"{folder}/sgl_shm_e_{os.getpid()}_{number}", f"{folder}/x_{mark}"
+    try:
+        Path(old).touch()
+        before = [list(segment) for segment in remains.list_segments(os.getuid())]
+        for path in (fresh, living, foreign):
+            Path(path).touch()
+        child = stage.spawn(SHARE, used)
+        main = {"pid": ended.pid, "start_time": 1}
+        value = process.stop(main, f"s-{mark}", 5, None, None, shm_before=before)
+        assert os.path.basename(fresh) in value["shm"]
+        assert (value["left"], value["notes"]) == ([], [])
+        there = [os.path.exists(path) for path in (old, used, fresh, living, foreign)]
+        assert there == [True, True, False, True, True]
+        assert child.poll() is None
+    finally:
+        for path in (old, used, fresh, living, foreign):
+            Path(path).unlink(missing_ok=True)
+
+
 def test_workers_whose_launcher_died_before_the_stop(stage: Stage):
     """They are known by what was written down when the server was described."""
     foreign = stage.spawn(ORPHANS)

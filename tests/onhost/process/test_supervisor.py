@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 import orchestrator
-
 from orchestrator.onhost.agent.proc import procfs
 from orchestrator.onhost.agent.proc.describe import describe
 

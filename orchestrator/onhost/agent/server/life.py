@@ -6,15 +6,16 @@ import contextlib
 import json
 import os
 import time
-from typing import Any, Callable, Dict, Mapping, Optional
+from typing import Any, Callable, Dict, List, Mapping, Optional
 
 from ..held import lease
 from ..held.state import SessionState, write_private
 from ..proc import procfs
 from ..refusal import Refusal
-from . import process
+from . import process, remains
 
 SERVER = "server.json"
+SHM = "shm.json"
 Value = Dict[str, Any]
 # What the controller asked for is in the journal; these serve where it asked for nothing.
 _STOP_TIMEOUT_S = 30.0
@@ -107,9 +108,27 @@ def stop_debug(
     with session.step("stop:debug") as done:
         wait_s = _STOP_TIMEOUT_S if timeout_s is None else timeout_s
         known = _read_description(session)
-        value = process.stop(session.facts.debug, session.mark, wait_s, port, known, meanwhile)
+        value = process.stop(
+            session.facts.debug, session.mark, wait_s, port, known, meanwhile, _read_shm(session)
+        )
         done["left"] = value["left"]
     return value
+
+
+def _write_shm(session: SessionState, uid: int) -> None:
+    """Note what shared memory there is before the debug life; of a later start the first counts."""
+    if not os.path.exists(session.path(SHM)):
+        found = [list(segment) for segment in sorted(remains.list_segments(uid))]
+        write_private(session.path(SHM), {"segments": found})
+
+
+def _read_shm(session: SessionState) -> Optional[List[Any]]:
+    try:
+        with open(session.path(SHM), "rb") as file:
+            found: List[Any] = json.loads(file.read().decode("ascii"))["segments"]
+            return found
+    except FileNotFoundError:
+        return None
 
 
 def _read_description(session: SessionState) -> Optional[Value]:
@@ -126,6 +145,7 @@ def start_debug(session: SessionState, args: Value) -> Value:
     env_set = dict(args.get("env_set") or {})
     if session.facts.sharing is not None:  # the runtime in place names its owner's directory
         env_set["SGLDBG_PROBE_DIR"] = (session.facts.begun or {})["probe_dir"]
+    _write_shm(session, server["description"].get("uid", os.getuid()))
     with session.step("start:debug") as done:
         started = process.start(
             server["description"],

@@ -5,6 +5,7 @@ A process is a pid and the start time that goes with it; none is ever found or e
 
 from __future__ import annotations
 
+import os
 import signal
 import time
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Set
@@ -64,6 +65,7 @@ def stop(
     port: Optional[int],
     description: Optional[Mapping[str, Any]] = None,
     meanwhile: Callable[[], None] = lambda: None,
+    shm_before: Optional[Sequence[Any]] = None,
 ) -> Dict[str, Any]:
     """End a server: SIGTERM to its main process, SIGKILL to what is left after `timeout_s`.
 
@@ -71,7 +73,8 @@ def stop(
     with `session` whatever carries that session in its environment, and without it what the
     `description` saw below its main process. A server that somebody else runs is stopped by them.
     Then waits until none of them listens on `port` or holds memory of a GPU, and removes the
-    shared memory that was theirs alone. `left` says in words what is still there; empty is
+    shared memory that was theirs alone; also what nobody uses and was not among `shm_before`,
+    when this life began. `left` says in words what is still there; empty is
     success. `shm` are the names removed. `meanwhile` is called as soon as the server was asked.
     """
     began, began_at = time.monotonic(), procfs.read_clock()
@@ -92,6 +95,8 @@ def stop(
     if not left:
         left += remains.wait_for_gpus(held)
     left += find_successors(known, tree.pids, began_at)
+    if shm_before is not None and not left:
+        segments |= remains.find_abandoned(shm_before, known.get("uid", os.getuid()))
     removed, shared = remains.remove_segments(segments)
     if left or port is None:
         left = refused + left

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import time
-from typing import Iterable, List, NamedTuple, Optional, Set, Tuple
+from typing import Any, Iterable, List, NamedTuple, Optional, Set, Tuple
 
 from ..look import gpu
 from ..proc import procfs
@@ -15,7 +15,10 @@ _FOLDER = "/dev/shm"
 # even after a clean SIGTERM, 25 MB each) and the semaphores of multiprocessing, which a SIGKILL
 # leaves. Segments of any other name may be meant to outlive a server.
 _OURS = re.compile(r"(sgl|sem\.mp-)")
+_MAKER = re.compile(r"/sgl_shm_\w+_(\d+)_[0-9a-z]+$")
 _MAPPED = re.compile(rb"\S+ \S+ \S+ \S+ \d+ +(/dev/shm/[^\n]*)")
+# The namespaces that the machine boots with: include/linux/proc_ns.h.
+_FIRST_PIDS, _FIRST_IPC = 0xEFFFFFFC, 0xEFFFFFFF
 PORT_S = 5.0
 # Memory comes back within seconds of the last process; pinned host memory delays it.
 _GPU_S = 30.0
@@ -45,12 +48,53 @@ def find_segments(pids: Iterable[int]) -> Set[Segment]:
     return found
 
 
+def list_segments(uid: int) -> Set[Segment]:
+    """All shared memory of a user's that has one of SGLang's names, whoever uses it."""
+    found = set()
+    for name in os.listdir(_FOLDER) if os.path.isdir(_FOLDER) else ():
+        path = os.path.join(_FOLDER, name)
+        try:
+            stat = os.lstat(path)
+        except OSError:
+            continue
+        if _OURS.match(name) and stat.st_uid == uid:
+            found.add(Segment(path, stat.st_dev, stat.st_ino))
+    return found
+
+
+def find_abandoned(before: Iterable[Any], uid: int) -> Set[Segment]:
+    """What a life that is over left, as far as it can be told from what was there `before` it.
+
+    A life that died by itself has no process left that would show what it used. Nothing where
+    processes may use this memory that we cannot see.
+    """
+    if _shares_unseen():
+        return set()
+    known = {(path, device, inode) for path, device, inode in before}
+    new = {segment for segment in list_segments(uid) if tuple(segment) not in known}
+    used = _list_used() if new else set()
+    return {one for one in new if one.path not in used and not _has_maker(one)}
+
+
+def _has_maker(segment: Segment) -> bool:
+    """Whether the process lives that stands in the name: `sgl_shm_<kind>_<pid>_<random>`."""
+    match = _MAKER.search(segment.path)
+    stat = procfs.read_stat(int(match.group(1))) if match else None
+    return stat is not None and stat.alive
+
+
+def _shares_unseen() -> bool:
+    """Whether this is a container that has the machine's shared memory but not its processes."""
+    processes, memory = (os.readlink("/proc/self/ns/" + name) for name in ("pid", "ipc"))
+    return processes != "pid:[%d]" % _FIRST_PIDS and memory == "ipc:[%d]" % _FIRST_IPC
+
+
 def remove_segments(segments: Iterable[Segment]) -> Tuple[List[str], List[str]]:
     """Remove those that nobody uses any more: the names removed, and in words what was left."""
     removed: List[str] = []
     left: List[str] = []
     waiting = [segment for segment in sorted(segments) if _is_there(segment)]
-    used = {path for pid in procfs.list_pids() for path in _list_shared(pid)} if waiting else set()
+    used = _list_used() if waiting else set()
     for segment in waiting:
         name = os.path.basename(segment.path)
         if segment.path in used:
@@ -71,6 +115,10 @@ def _is_there(segment: Segment) -> bool:
     except OSError:
         return False
     return (stat.st_dev, stat.st_ino) == (segment.device, segment.inode)
+
+
+def _list_used() -> Set[str]:
+    return {path for pid in procfs.list_pids() for path in _list_shared(pid)}
 
 
 def _list_shared(pid: int) -> Set[str]:
