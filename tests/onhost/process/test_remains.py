@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import sys
 import time
@@ -130,6 +131,53 @@ def test_workers_whose_launcher_died_before_the_stop(stage: Stage):
         assert stat is None or not stat.alive
     assert foreign.poll() is None
     assert all(process.is_alive(*key) for key in describe(foreign.pid)["tree"])
+
+
+# Workers that left their launcher before anybody looked; each holds a lock, for memory of a GPU.
+LEAVERS = """
+import fcntl
+def work(rank):
+    open('/proc/self/comm', 'w').write('sglang::schedul')
+    gpu = open(sys.argv[1 + rank], 'w')
+    fcntl.flock(gpu, fcntl.LOCK_EX)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    open(sys.argv[1 + rank] + '.up', 'w').close()
+    time.sleep(60)
+for rank in range(2):
+    if os.fork() == 0:
+        if os.fork() == 0:
+            work(rank)
+        os._exit(0)
+    os.wait()
+while not all(os.path.exists(path + '.up') for path in sys.argv[1:]):
+    time.sleep(0.01)
+"""
+
+
+@pytest.mark.parametrize("how", [{"start_new_session": True}, {"process_group": 0}])
+def test_workers_that_left_their_launcher(stage: Stage, tmp_path: Path, how):
+    """They are known by the group that the server leads; the same of a foreign server stays."""
+    locks = [str(tmp_path / name) for name in ("gpu0", "gpu1", "other0", "other1")]
+    child = stage.spawn(LEAVERS, *locks[:2], **how)
+    foreign = stage.spawn(LEAVERS, *locks[2:], **how)
+    found, others = describe(child.pid), describe(foreign.pid)
+    for pid, _ in (*found["tree"], *others["tree"]):
+        stage.note(pid)
+    assert [len(found["tree"]), len(others["tree"])] == [3, 3]
+    value = stop(child, found)
+    workers = [pid for pid, _ in found["tree"] if pid != child.pid]
+    assert (value["stopped"], sorted(value["killed"])) == ([child.pid], sorted(workers))
+    assert [_is_locked(path) for path in locks] == [False, False, True, True]
+    assert all(process.is_alive(*key) for key in others["tree"])
+
+
+def _is_locked(path: str) -> bool:
+    with open(path) as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+    return False
 
 
 NVIDIA_SMI = """#!{python}

@@ -67,7 +67,7 @@ def describe(pid: int, start_time: Optional[int] = None) -> Description:
         "supervisor": supervisor.find_supervisor(pid, processes),
         "wrapper": supervisor.find_wrapper(pid, processes),
         # Workers whose main process dies before it is stopped are known by this alone.
-        "tree": [[s.pid, s.start_time] for s in procfs.find_tree(pid, processes) if s.alive],
+        "tree": [[s.pid, s.start_time] for s in procfs.find_family(pid, processes) if s.alive],
     }
     description.update(_read_identity(pid))
     description.update(_read_scheduling(pid))

@@ -21,6 +21,7 @@ class Stat(NamedTuple):
     comm: str
     state: str
     ppid: int
+    pgid: int
     sid: int
     threads: int
     start_time: int
@@ -79,6 +80,7 @@ def read_stat(pid: int) -> Optional[Stat]:
         comm=to_text(head.partition(b"(")[2]),
         state=fields[0].decode(),
         ppid=int(fields[1]),
+        pgid=int(fields[2]),
         sid=int(fields[3]),
         threads=int(fields[17]),
         start_time=int(fields[19]),
@@ -117,6 +119,18 @@ def find_tree(root: int, processes: Dict[int, Stat]) -> List[Stat]:
         tree.append(processes[pid])
         waiting.extend(sorted(children.get(pid, [])))
     return tree
+
+
+def find_family(root: int, processes: Dict[int, Stat]) -> List[Stat]:
+    """The tree of `root`, and what is in a process group or session that it leads.
+
+    That finds its workers where they gave up their parent.
+    """
+    tree = find_tree(root, processes)
+    seen = {stat.pid for stat in tree}
+    began = processes[root].start_time if root in processes else 0
+    led = (stat for stat in processes.values() if root in (stat.pgid, stat.sid))
+    return tree + [s for s in led if s.pid not in seen and s.start_time >= began]
 
 
 def find_ancestors(pid: int, processes: Dict[int, Stat]) -> List[Stat]:
