@@ -102,7 +102,7 @@ def _take_as_lost(member: Member, mine: dict[str, Any]) -> None:
 
     Without one, what it held can neither be proven nor undone from here.
     """
-    member.begun = False
+    member.begun, member.life = False, None
     member.state = member.server = "unknown"
     root = member.install.get("package_dir")
     sessions = member.channel.call("status", {"packages": [root] if root else []}).value["sessions"]
@@ -141,7 +141,7 @@ def tell_lost(value: Mapping[str, Any]) -> list[str]:
 
 def _take_as_ended(member: Member) -> None:
     """No session is there any more: it never began, or was ended, which takes a proven revert."""
-    member.begun, member.error = False, None
+    member.begun, member.error, member.life = False, None, None
     if member.staged or member.stopping:
         member.state = "reverted"
         if member.server not in ("not back", "left stopped"):
@@ -152,7 +152,7 @@ def _take_as_ended(member: Member) -> None:
 def _ask_guard(member: Member, mine: dict[str, Any]) -> None:
     """The guard has taken over: finish what it left and take its word for the state."""
     value: dict[str, Any] = member.channel.call("recover", mine, timeout_s=_RECOVER_S).value
-    member.begun = False
+    member.begun, member.life = False, value["server"]
     if value["left"] or not value["verified"]:
         member.state = stages.name_state(value)
         if member.is_down:

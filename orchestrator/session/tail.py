@@ -179,7 +179,7 @@ class Tail:
                 member.server = "restored"
             return
         # Those whose lease was over were started by their host, or by its guard long ago.
-        elsewhere = [m for m in self.fleet.members if m not in begun and _is_up(m)]
+        elsewhere = [m for m in self.fleet.members if not m.begun and _is_up(m)]
         for member in elsewhere:
             member.server = "not back"
         waiting += elsewhere
@@ -227,7 +227,9 @@ class Tail:
         if any(m.state == "unknown" for m in begun):
             limit_s = min(server.ready.timeout_s, _HALF_READY_S)
             server = replace(server, ready=replace(server.ready, timeout_s=limit_s))
-        first, failed = self.fleet.members[0], threading.Event()
+        # A first part that is not of this session is none that we stopped: it runs, or not.
+        firsts = [m for m in self.fleet.members if m.rank == 0]
+        failed = threading.Event()
 
         def act(member: Member) -> None:
             assert member.life is not None
@@ -242,7 +244,7 @@ class Tail:
                     ),
                     # One part that dies ends the wait of the others at once.
                     failed.is_set,
-                    lambda: first.server == "restored",
+                    lambda: all(m.server == "restored" for m in firsts),
                 )
             except HostError as error:
                 stages.say_which(error, stages.ORIGINAL)

@@ -90,7 +90,10 @@ class Undo:
         """One session on all its hosts together: its server is one."""
         if not self.take_live and any(p.left["controller"] == "alive" for p in parts):
             return [_busy(part) for part in parts]
-        fleet = Fleet([_member(rank, part) for rank, part in enumerate(parts)], self.progress)
+        server = find_server(self.inventory, [part.name for part in parts])
+        # Of a server of which a part has ended already, the others keep their own ranks.
+        ranks = [server.hosts.index(p.name) for p in parts] if server else range(len(parts))
+        fleet = Fleet([_member(r, p) for r, p in zip(ranks, parts, strict=True)], self.progress)
         part_of = {member.rank: part for member, part in zip(fleet.members, parts, strict=True)}
         fleet.attempt("attach", lambda m: _attach(m, part_of[m.rank]))
         over = [m for m in fleet.members if not m.begun]
@@ -106,18 +109,24 @@ class Undo:
             fleet.attempt("recover", recover, over)
 
         with Heartbeat(fleet, _LEASE_S) if len(over) < len(parts) else nullcontext():
-            self._tail(fleet, parts, recover_over).run()
+            self._tail(fleet, server, parts[0].left["session"], recover_over).run()
         return [
             _ended(ended[m.rank], m) if m.rank in ended else _outcome(m, part_of[m.rank])
             for m in fleet.members
         ]
 
-    def _tail(self, fleet: Fleet, parts: Sequence[Part], recover_over: Callable[[], None]) -> Tail:
+    def _tail(
+        self,
+        fleet: Fleet,
+        server: Server | None,
+        session_id: str,
+        recover_over: Callable[[], None],
+    ) -> Tail:
         return Tail(
             fleet,
-            find_server(self.inventory, [part.name for part in parts]),
+            server,
             self.transport,
-            parts[0].left["session"],
+            session_id,
             "restore",
             _GRACE_S,
             force=self.force,

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from orchestrator.agent.client import Reply
-from orchestrator.model.inventory import Host, Inventory, LaunchAdopt, Server
+from orchestrator.errors import HostError
+from orchestrator.model.inventory import Host, Inventory, LaunchAdopt, LaunchCommand, Server
 from orchestrator.model.outcome import Outcome
 from orchestrator.session import tail, undo
 from orchestrator.session.contact import Contact
@@ -18,7 +20,7 @@ CLEAN = {"files": [], "verified": True}
 _SAID = {
     "attach": {"epoch": 2},
     "renew": {"deadline_s": 1.0},
-    "stop-server": {"left": [], "killed": [], "stopped": [1]},
+    "stop-server": {"left": [], "killed": [], "stopped": [1], "shm": [], "notes": []},
     "restore-server": {"pid": 1, "start_time": 1, "differences": []},
     "finish": {"left": []},
 }
@@ -90,15 +92,22 @@ def end(monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setattr(undo, "_GRACE_S", 0.1)
     monkeypatch.setattr(tail, "_RETRY_S", 0.02)
 
-    def end(expired: set[str], **reverts: list[Any]) -> tuple[list[str], list[Outcome]]:
+    def end(
+        expired: set[str],
+        server: Server = SERVER,
+        wait: Any = None,
+        hosts: tuple[str, ...] = SERVER.hosts,
+        **reverts: list[Any],
+    ) -> tuple[list[str], list[Outcome]]:
         heard = Heard()
-        monkeypatch.setattr(tail, "wait_ready", lambda *a, **k: heard.log.append("wait for ready"))
+        wait = wait or (lambda *rest: heard.log.append("wait for ready"))
+        monkeypatch.setattr(tail, "wait_ready", wait)
         contacts: list[Any] = []
-        for name in SERVER.hosts:
+        for name in hosts:
             agent: Any = FakeAgent(name, heard.log, reverts.get(name, []))
             contacts.append(Contact(Host(name), agent, None, (left_on(name, name in expired),)))
         transport: Any = None
-        inventory = Inventory("inventory.yaml", {}, {}, {}, {"k": SERVER})
+        inventory = Inventory("inventory.yaml", {}, {}, {}, {"k": server})
         outcomes = Undo(contacts, inventory, transport, heard).end(all_sessions)
         return heard.log, outcomes
 
@@ -123,6 +132,66 @@ def test_a_recovery_that_fails_is_known_to_the_others(end: Any) -> None:
         (False, "patched", "not back", "/x.py: failed, read-only file system"),
         (True, "reverted", "not back", "started again, but not ready without k0"),
     ]
+
+
+def test_a_part_that_started_alone_says_how_the_other_is_started(end: Any) -> None:
+    """Its command line as the inventory has it, secrets masked; also where a guard started it."""
+    words = (
+        "python3",
+        "-m",
+        "sglang.launch_server",
+        "--api-key",
+        "s3cret",
+        "--node-rank",
+        "{rank}",
+    )
+    launch = LaunchCommand(words, {"HF_TOKEN": "s3cret"}, "/srv/a b")
+    server = replace(SERVER, launch=launch)
+    message = (
+        "started again, but not ready without k0; by hand on k0: `cd '/srv/a b' && env"
+        " HF_TOKEN=[secret] python3 -m sglang.launch_server --api-key [secret] --node-rank 0`"
+    )
+    for expired in ({"k0"}, {"k0", "k1"}):
+        log, outcomes = end(expired, server, k0=[FAILED])
+        assert "wait for ready" not in log
+        assert (outcomes[1].server, outcomes[1].message) == ("not back", message)
+
+
+def test_sessions_whose_leases_are_over_are_waited_for(end: Any) -> None:
+    """As a run does: what a host started by itself is only back once it is ready."""
+    log, outcomes = end({"k0", "k1"})
+
+    assert sorted(log[:2]) == ["k0 recover", "k1 recover"]
+    assert log[2:] == ["wait for ready"] * 2
+    assert [(o.ok, o.state, o.server) for o in outcomes] == [(True, "reverted", "restored")] * 2
+
+
+def test_a_part_that_is_left_keeps_its_rank(end: Any) -> None:
+    """What rank 1 is waited for is not what rank 0 is; nobody else's part holds it up."""
+    seen = []
+
+    def wait(agent: Any, server: Any, life: Any, rank: int, *rest: Any) -> None:
+        seen.append((rank, rest[-1]()))
+
+    _, outcomes = end({"k1"}, wait=wait, hosts=("k1",))
+
+    assert seen == [(1, True)]
+    assert [(o.host, o.ok, o.server) for o in outcomes] == [("k1", True, "restored")]
+
+
+def test_a_server_that_does_not_get_ready_is_not_back(
+    end: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The outcome of a recovered host carries what the wait found."""
+
+    def die(agent: Any, server: Any, life: Any, rank: int, *rest: Any) -> None:
+        raise HostError("the process ended", host=f"k{rank}", code="died")
+
+    _, outcomes = end({"k0", "k1"}, wait=die)
+
+    assert [(o.ok, o.state, o.server, o.message) for o in outcomes] == [
+        (False, "reverted", "not back", "the process ended")
+    ] * 2
 
 
 def test_no_original_starts_beside_a_patched_host(end: Any) -> None:
