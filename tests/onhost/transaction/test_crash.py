@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -14,7 +15,7 @@ import pytest
 
 from orchestrator.onhost.agent.held import journal
 from orchestrator.onhost.agent.held.journal import STEPS
-from tests.onhost.transaction.place import NOBODY, op, stage, whole_session
+from tests.onhost.transaction.place import NOBODY, Place, op, session_of, stage, whole_session
 
 # Another slice every hour; set it to run a slice again, or with `SLICES=1` everything.
 SEED = int(os.environ.get("SGLDBG_SEED", time.strftime("%j%H")))
@@ -80,19 +81,31 @@ def test_what_follows_a_torn_line_is_read(place, tmp_path):
     assert [(r["kind"], r["n"]) for r in journal.read(str(path))] == [("a", 1), ("c", 2)]
 
 
-def test_recovery_from_torn_journals(place):
-    """A revert works from a journal that was cut in the middle of each of its lines."""
+def test_a_revert_from_every_cut(tmp_path, monkeypatch):
+    """Lines that were lost are read from the lock: no kept original is taken for one not needed."""
+    number, whole = 0, 1
+    while number < whole:
+        number += 1
+        place, whole = cut_session(tmp_path / str(number), monkeypatch, number)
+        assert place.recover()["left"] == [], number
+        assert place.changes() == [], number
+        assert place.status() == [], number
+    assert number > 20
+
+
+def cut_session(directory, monkeypatch, number):
+    """A swapped session whose journal ends within the line after so many; how many it had."""
+    (directory / "tmp").mkdir(parents=True)
+    monkeypatch.setattr(tempfile, "tempdir", str(directory / "tmp"))
+    place = Place(directory)
     context = place.begin()
     stage(place, context)
     op(context, "swap")
-    context.session.close()
-    place.expire()
+    session_of(context).close()
     path = Path(place.directory(), "journal.jsonl")
     lines = path.read_bytes().splitlines(keepends=True)
-    # Lines that follow the last effect may be lost in part; earlier ones were durable before it.
-    path.write_bytes(b"".join(lines[:-1]) + lines[-1][: len(lines[-1]) // 2])
-    assert place.recover()["left"] == []
-    assert place.changes() == []
+    path.write_bytes(b"".join([*lines[:number], *(line[:-9] for line in lines[number:][:1])]))
+    return place, len(lines)
 
 
 def test_a_crash_before_the_first_line(place):

@@ -21,7 +21,7 @@ from ..server import life, process
 
 # Everything that the guard will ever need is imported here: its zipapp and its interpreter's
 # library may be gone by the time it acts.
-from . import orphan, recover
+from . import duplicate, recover
 from .memory import Memory
 
 __all__ = ["main", "process", "start"]
@@ -208,7 +208,7 @@ class _Guard:
         lost = self._memory.lost
         self._memory.give_back()
         if lost:
-            orphan.supplement(self._directory)
+            duplicate.supplement(self._directory)
         return recover.take_over(self._directory, lease.GUARD, 30.0)
 
     def _undo(self, session: SessionState, cause: str) -> bool:

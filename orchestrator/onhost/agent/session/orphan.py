@@ -13,10 +13,9 @@ from ..held.journal import Record
 from ..held.state import JOURNAL, session_dir
 from ..proc import procfs
 from ..refusal import Refusal
-from . import recover
+from . import duplicate, recover
 
 Value = Dict[str, Any]
-_MINE = ("session", "host", "since")
 
 
 class Orphan(NamedTuple):
@@ -91,7 +90,7 @@ def find(path: str) -> Optional[Orphan]:
 def _judge(path: str, holder: lock.Holder, directory: str) -> Orphan:
     guard = _guard_of(holder)
     try:
-        records = make_records(path, holder)
+        records = duplicate.make_records(path, holder)
         Facts(records)
     except (KeyError, TypeError, ValueError, AttributeError):
         return Orphan(path, holder, directory, [], "what the lock says of its files cannot be read")
@@ -106,81 +105,6 @@ def _guard_of(holder: lock.Holder) -> Optional[lease.Process]:
     if holder.get("boot_id") != lease.read_boot_id() or not isinstance(guard, dict):
         return None
     return lease.Process(int(guard["pid"]), int(guard["start_time"]))
-
-
-def make_records(path: str, holder: lock.Holder) -> List[Record]:
-    """The journal that the lock stands for: all that may have happened is taken as if it had.
-
-    What a revert does follows from the disk. Whoever can write beside the lock may have written
-    the lock too, so it can only name files where a lock of the same session stands; `ValueError`
-    where it does not.
-    """
-    plan = holder["plan"]
-    allowed = [os.path.dirname(one) for one in plan["locks"] if _is_same(one, holder)]
-    if os.path.dirname(path) not in allowed:
-        raise ValueError("the lock names other places than its own")
-    for item in plan["files"]:
-        if not _is_inside(item["path"], allowed):
-            raise ValueError("`%s` is not beside the lock" % item["path"])
-    dirs = {name: seen for name, seen in plan["dirs"].items() if _is_inside(name, allowed)}
-    records = [_begin(holder), dict(plan, dirs=dirs, kind="intent", step="plan")]
-    for item in plan["files"]:
-        records.append({"kind": "intent", "step": "stage:new", "file": item["file"]})
-    for item in plan["files"]:
-        asides = [a for a in holder["pycs"].get(item["file"], ()) if _may_move(path, a, allowed)]
-        swap = {"kind": "intent", "file": item["file"]}
-        if asides:
-            records.append(dict(swap, step="swap:pyc", dirs=asides))
-        records.append(dict(swap, step="swap:file"))
-    if holder["server"] != "untouched":
-        records.append({"kind": "intent", "step": "start:debug"})
-    return records
-
-
-def _begin(holder: lock.Holder) -> Record:
-    session, host = holder["session"], holder["host"]
-    named = {name: holder[name] for name in ("holder", "hostname", "machine", "boot_id", "since")}
-    probe_dir = probedir.find_path(session, host)
-    return dict(named, kind="intent", step="begin", session=session, host=host, probe_dir=probe_dir)
-
-
-def _is_same(path: str, holder: lock.Holder) -> bool:
-    found = lock.read(path) or {}
-    return all(found.get(name) == holder[name] for name in _MINE)
-
-
-def _is_inside(path: str, folders: List[str]) -> bool:
-    real = os.path.join(os.path.realpath(os.path.dirname(path)), os.path.basename(path))
-    return real == path and any(
-        real == folder or real.startswith(folder.rstrip("/") + "/") for folder in folders
-    )
-
-
-def _may_move(path: str, aside: Record, allowed: List[str]) -> bool:
-    """A cache below `PYTHONPYCACHEPREFIX` is elsewhere: only our own lock may name that."""
-    return _is_inside(aside["dir"], allowed) or os.stat(path).st_uid == os.geteuid()
-
-
-def supplement(directory: str) -> None:
-    """Add to a journal that came back from memory what the lock says more of the same session.
-
-    The memory may be a moment older than what was done last.
-    """
-    path = os.path.join(directory, JOURNAL)
-    facts = Facts(journal.read(path))
-    begun = facts.begun or {}
-    for place in facts.locks or claim.follow(str(begun.get("probe_dir"))):
-        holder = lock.read(place) or {}
-        if any(holder.get(name) != begun.get(name) for name in _MINE):
-            continue
-        opened = journal.Journal(path)
-        try:
-            for record in make_records(place, holder)[1:]:
-                if record["step"] != "start:debug" or facts.started is None:
-                    opened.append(record)
-        finally:
-            opened.close()
-        return
 
 
 def recover_orphan(one: Orphan, force: bool = False) -> Value:

@@ -14,6 +14,7 @@ from ..held.lease import Lease
 from ..held.state import JOURNAL, SessionState, was_ended
 from ..refusal import Refusal
 from ..server import life
+from . import duplicate
 
 Value = Dict[str, Any]
 Trace = Callable[[str], None]
@@ -90,6 +91,7 @@ def take_over(session_dir: str, by: str, wait_s: float, here: bool = False) -> S
             _refuse_live(now)
             mine = _make_lease(now, by)
             lease.write(session_dir, mine)
+        duplicate.catch_up(session_dir)
     return SessionState(session_dir, mine.epoch, mine.agent)
 
 
