@@ -16,7 +16,13 @@ from orchestrator.cli.options import inventory_option, read_hosts, read_inventor
 from orchestrator.errors import HostError
 from orchestrator.model.inventory import Install, Inventory, Server
 from orchestrator.servers.base import Found, Life, shown
-from orchestrator.servers.survey import Sight, describe_origin, describe_sight, read_sight
+from orchestrator.servers.survey import (
+    Sight,
+    describe_origin,
+    describe_orphans,
+    describe_sight,
+    read_sight,
+)
 from orchestrator.session.contact import Contact, close_contacts, join_errors, open_contacts
 from orchestrator.session.member import Member
 from orchestrator.session.observe import find_life, locate
@@ -71,7 +77,7 @@ def _fill(row: dict[str, Any], contact: Contact, book: Inventory) -> list[HostEr
     hello = contact.agent.hello
     row["as"] = f"{hello['user']}@{hello['hostname']}"
     row["unfinished"] = [s["session"] for s in contact.sessions]
-    row["not_found"] = []
+    row["not_found"], row["orphans"] = [], []
     names: dict[int, str] = {}
     for server in [s for s in book.servers.values() if contact.host.name in s.hosts]:
         install = book.installs[server.install]
@@ -89,6 +95,9 @@ def _fill(row: dict[str, Any], contact: Contact, book: Inventory) -> list[HostEr
     for package in dict.fromkeys(at["package"] for at in row["installs"]):
         found = contact.agent.call("survey", {"package": package}, timeout_s=_LOOK_S).value
         row["servers"] += [_fill_server(s, names, row, package, contact) for s in found]
+        row["orphans"] += contact.agent.call(
+            "orphans", {"package": package}, timeout_s=_LOOK_S
+        ).value
     return errors
 
 
@@ -163,6 +172,8 @@ def _show(row: dict[str, Any]) -> None:
             _show_install("runs", server["runs"], "    ")
     for missing in row["not_found"]:
         click.echo(f"  server {missing['server']}: {missing['error']}")
+    for line in describe_orphans(row["orphans"]):
+        click.echo(f"  {line}")
     for session in row["unfinished"]:
         click.echo(f"  unfinished session {session}, see `sgldbg status`")
 

@@ -115,6 +115,25 @@ def describe_sight(sight: Sight, name: str | None = None) -> list[str]:
     return lines
 
 
+def describe_orphans(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Lines about workers whose server is gone, with what they hold and how to be rid of them."""
+    lines = []
+    for row in rows:
+        held = [f"port {port}" for port in row["ports"]]
+        held += [f"GPU {_show_gpu(gpu)}" for gpu in row["gpus"] or ()]
+        if row["shm_bytes"]:
+            held.append(f"{row['shm_bytes'] / 1e6:.0f} MB of shared memory")
+        holds = f", holds {', '.join(held)}" if held else ""
+        lines.append(
+            f"left of a server that is gone: pid {row['pid']} ({row['title']}) of {row['user']},"
+            f" up {_show_time(row['uptime_s'])}{holds}"
+        )
+    if rows:
+        pids = " ".join(str(row["pid"]) for row in rows)
+        lines.append(f"  hint: nobody else will end them: `kill -9 {pids}`")
+    return lines
+
+
 def describe_origin(checked: Mapping[str, Any]) -> str:
     """Whether an install's files are as they were made, in words."""
     if checked["by"] is None:

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.onhost.agent.proc import procfs
+from tests.onhost.process.conftest import wait_for
 from tests.session.command import call
 
 from .conftest import Bench, open_port
@@ -99,6 +100,59 @@ def test_what_runs_on_a_host(bench: Bench, port, tmp_path: Path, monkeypatch, in
         "hint: or name a file for the restored server: `launch: {adopt: {output: FILE}}`\n"
         "hosts:\n  here: nothing was written, server was not touched\n",
     )
+
+
+ORPHAN = """
+import mmap, os, sys, time
+with open(sys.argv[1], "w+b") as file:
+    file.write(bytes(3 << 20))
+with open(sys.argv[1], "r+b") as file:
+    memory = mmap.mmap(file.fileno(), 0)
+fields = open("/proc/self/stat").read().rpartition(")")[2].split()
+start, end = int(fields[45]), int(fields[46])
+with open("/proc/self/mem", "r+b", buffering=0) as own:
+    own.seek(start)
+    own.write(sys.argv[2].encode().ljust(end - start, b"\\0"))
+open(os.environ["READY"], "w").close()
+time.sleep(60)
+"""
+
+
+def find_orphan(title: str) -> procfs.Stat:
+    """The process of that title that is not ours."""
+
+    def find() -> list[procfs.Stat]:
+        found = [s for s in procfs.read_all().values() if procfs.read_title(s.pid) == title]
+        return [s for s in found if s.ppid != os.getpid()]
+
+    (stat,) = wait_for(find, "the orphan")
+    return stat
+
+
+def test_what_a_server_left(bench: Bench, port, monkeypatch, inventory):
+    """Workers whose main process is gone are named, with what they hold and what to do."""
+    bench.run("--port", str(port))
+    path = f"/dev/shm/sgl_shm_hosts_{os.getpid()}_1"
+    try:
+        title = f"{bench.package}::scheduler_TP0"
+        argv = [sys.executable, "-c", ORPHAN, path, title, "padding" * 9]
+        bench.stage.run(argv, cwd=bench.folder)  # a trainer's worker, which has a parent
+        child = bench.stage.run(["setsid", "--fork", *argv], cwd=bench.folder)
+        child.wait(30)
+        left = find_orphan(title)
+        bench.stage.note(left.pid)
+        if left.ppid != 1:
+            pytest.skip("orphans go to a subreaper here, which not everybody may know")
+        done = call(monkeypatch, "hosts", "--inventory", inventory(kimi=port))
+    finally:
+        os.unlink(path)
+    user = procfs.user_name(os.getuid())
+    assert (done.code, done.err) == (0, "")
+    assert normal(done.out, bench).splitlines()[-2:] == [
+        f"  left of a server that is gone: pid N (PKG::scheduler_TP0) of {user}, up N s, holds 3 MB"
+        " of shared memory",
+        f"    hint: nobody else will end them: `kill -9 {left.pid}`",
+    ]
 
 
 def test_as_data(bench: Bench, port, monkeypatch, inventory):

@@ -14,7 +14,7 @@ from .look.kernel import find_killed
 from .look.locate import check_code, locate
 from .look.observe import observe
 from .look.pristine import check_package
-from .look.survey import survey
+from .look.survey import find_orphans, survey
 from .proc import procfs
 from .proc.describe import describe, public
 from .proc.launch import read_exit
@@ -124,6 +124,10 @@ def _life(context: Context, args: Args, raw: bytes) -> Result:
     return value, b""
 
 
+def _orphans(context: Context, args: Args, raw: bytes) -> Result:
+    return find_orphans(args["package"]), b""
+
+
 def _killed(context: Context, args: Args, raw: bytes) -> Result:
     return find_killed(args["processes"]), b""
 
@@ -177,6 +181,7 @@ OPS: Dict[str, Op] = {
     "check-code": _check_code,
     "http": _http,
     "life": _life,
+    "orphans": _orphans,
     "killed": _killed,
     "tail": _tail,
     "follow": _follow,

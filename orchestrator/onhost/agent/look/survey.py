@@ -7,8 +7,11 @@ from typing import Any, Dict, List, Set
 
 from ..proc import procfs
 from ..proc.mains import find_mains
+from ..proc.shared import measure_shared
 from . import gpu
 
+# Of a user's systemd and of containers with a first process of their own.
+_REAPERS = ("systemd", "init", "tini", "dumb-init", "docker-init", "catatonit")
 Row = Dict[str, Any]
 
 
@@ -25,8 +28,7 @@ def survey(package: str) -> List[Row]:
     holders = gpu.read_holders() if gpus is not None else None
     for row in rows:
         tree = procfs.find_tree(row["pid"], processes)
-        ticks = procfs.read_clock() - row["start_time"]
-        row["uptime_s"] = max(0, ticks // os.sysconf("SC_CLK_TCK"))
+        row["uptime_s"] = _read_uptime(row["start_time"])
         row["workers"] = [
             {"pid": stat.pid, "title": title}
             for stat in tree
@@ -35,6 +37,51 @@ def survey(package: str) -> List[Row]:
         ]
         row["gpus"] = _sum_up(gpus or [], holders, {stat.pid for stat in tree})
     return rows
+
+
+def find_orphans(package: str) -> List[Row]:
+    """Workers of servers of `package` whose main process is gone, by their titles.
+
+    Those below any other program are its own: trainers have such workers without a server.
+    Each with `pid`, `start_time`, `title`, `user`, `uptime_s`, `ports`, `gpus` as of `survey` and
+    `shm_bytes`, the shared memory that it has open or mapped.
+    """
+    processes = procfs.read_all()
+    titles = {pid: procfs.read_title(pid) for pid, stat in processes.items() if stat.alive}
+    ours = {pid for pid, title in titles.items() if title.startswith(package + "::")}
+    served = {stat.pid for main in find_mains(package) for stat in _list_family(main, processes)}
+    lost = {pid for pid in ours - served if _has_no_parent(processes[pid], processes, ours)}
+    gpus = gpu.read_gpus() if lost else None
+    holders = gpu.read_holders() if gpus is not None else None
+    return [
+        {
+            "pid": pid,
+            "start_time": processes[pid].start_time,
+            "title": titles[pid],
+            "user": procfs.user_name(int(procfs.read_status(pid).get("Uid", "0").split()[0])),
+            "uptime_s": _read_uptime(processes[pid].start_time),
+            "ports": procfs.find_ports(pid),
+            "gpus": _sum_up(gpus or [], holders, {pid}),
+            "shm_bytes": measure_shared(pid),
+        }
+        for pid in sorted(lost)
+    ]
+
+
+def _has_no_parent(stat: procfs.Stat, processes: Dict[int, procfs.Stat], ours: Set[int]) -> bool:
+    """Whether only whoever takes in orphans is above it and its like."""
+    while stat.ppid in ours:
+        stat = processes[stat.ppid]
+    parent = processes.get(stat.ppid)
+    return parent is None or parent.pid == 1 or parent.comm in _REAPERS
+
+
+def _list_family(main: Row, processes: Dict[int, procfs.Stat]) -> List[procfs.Stat]:
+    return procfs.find_family(main["pid"], processes)
+
+
+def _read_uptime(start_time: int) -> int:
+    return max(0, (procfs.read_clock() - start_time) // os.sysconf("SC_CLK_TCK"))
 
 
 def _sum_up(gpus: List[Row], holders: Any, pids: Set[int]) -> Any:

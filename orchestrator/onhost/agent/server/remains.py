@@ -9,14 +9,13 @@ from typing import Any, Iterable, List, NamedTuple, Optional, Set, Tuple
 
 from ..look import gpu
 from ..proc import procfs
+from ..proc.shared import FOLDER, list_shared, list_used
 
-_FOLDER = "/dev/shm"
 # What SGLang names its own (`sgl_shm_mq_*`, `sglang_loads_*`: left behind by 0.5.16 and 0.5.23
 # even after a clean SIGTERM, 25 MB each) and the semaphores of multiprocessing, which a SIGKILL
 # leaves. Segments of any other name may be meant to outlive a server.
 _OURS = re.compile(r"(sgl|sem\.mp-)")
 _MAKER = re.compile(r"/sgl_shm_\w+_(\d+)_[0-9a-z]+$")
-_MAPPED = re.compile(rb"\S+ \S+ \S+ \S+ \d+ +(/dev/shm/[^\n]*)")
 # The namespaces that the machine boots with: include/linux/proc_ns.h.
 _FIRST_PIDS, _FIRST_IPC = 0xEFFFFFFC, 0xEFFFFFFF
 PORT_S = 5.0
@@ -35,7 +34,7 @@ class Segment(NamedTuple):
 
 def find_segments(pids: Iterable[int]) -> Set[Segment]:
     """The shared memory that these processes use under a name that only SGLang gives."""
-    paths = {path for pid in pids for path in _list_shared(pid)}
+    paths = {path for pid in pids for path in list_shared(pid)}
     found = set()
     for path in paths:
         if not _OURS.match(os.path.basename(path)):
@@ -51,8 +50,8 @@ def find_segments(pids: Iterable[int]) -> Set[Segment]:
 def list_segments(uid: int) -> Set[Segment]:
     """All shared memory of a user's that has one of SGLang's names, whoever uses it."""
     found = set()
-    for name in os.listdir(_FOLDER) if os.path.isdir(_FOLDER) else ():
-        path = os.path.join(_FOLDER, name)
+    for name in os.listdir(FOLDER) if os.path.isdir(FOLDER) else ():
+        path = os.path.join(FOLDER, name)
         try:
             stat = os.lstat(path)
         except OSError:
@@ -72,7 +71,7 @@ def find_abandoned(before: Iterable[Any], uid: int) -> Set[Segment]:
         return set()
     known = {(path, device, inode) for path, device, inode in before}
     new = {segment for segment in list_segments(uid) if tuple(segment) not in known}
-    used = _list_used() if new else set()
+    used = list_used() if new else set()
     return {one for one in new if one.path not in used and not _has_maker(one)}
 
 
@@ -94,7 +93,7 @@ def remove_segments(segments: Iterable[Segment]) -> Tuple[List[str], List[str]]:
     removed: List[str] = []
     left: List[str] = []
     waiting = [segment for segment in sorted(segments) if _is_there(segment)]
-    used = _list_used() if waiting else set()
+    used = list_used() if waiting else set()
     for segment in waiting:
         name = os.path.basename(segment.path)
         if segment.path in used:
@@ -115,24 +114,6 @@ def _is_there(segment: Segment) -> bool:
     except OSError:
         return False
     return (stat.st_dev, stat.st_ino) == (segment.device, segment.inode)
-
-
-def _list_used() -> Set[str]:
-    return {path for pid in procfs.list_pids() for path in _list_shared(pid)}
-
-
-def _list_shared(pid: int) -> Set[str]:
-    """The paths below /dev/shm that a process has mapped or open; none where we may not look."""
-    data = procfs.read_bytes("/proc/%d/maps" % pid) or b""
-    found = {procfs.to_text(path) for path in _MAPPED.findall(data)}
-    folder = "/proc/%d/fd" % pid
-    try:
-        names = os.listdir(folder)
-    except OSError:
-        return found
-    targets = (procfs.read_link("%s/%s" % (folder, name)) for name in names)
-    found.update(target for target in targets if target and target.startswith(_FOLDER + "/"))
-    return found
 
 
 def find_holders(pids: Iterable[int]) -> List[gpu.Holder]:
