@@ -19,8 +19,7 @@ from orchestrator.session.undo import Left, Wanted, group_sessions
 
 _ATTACH_S = 20.0
 _POLL_S = 0.1
-# What the agent's `tail` sends at most; a table that fills it may be cut.
-_LARGEST = 64 * 1024
+TABLE = "table.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,15 +102,21 @@ def _attach(name: str, agent: AgentClient, left: Left) -> Asked:
     value = agent.call("attach", mine, timeout_s=_ATTACH_S).value
     one = Asked(name, agent, left, value["probe_dir"], {})
     try:
-        path = f"{one.probe_dir}/table.json"
-        raw = agent.call("tail", {"path": path, "lines": 1}).raw
-        if len(raw) >= _LARGEST:
-            raise HostError("its probe table is too large to be changed", host=name, code="table")
-        one.table = json.loads(raw)
+        one.table = read_table(name, agent, one.probe_dir)
     except BaseException:
         let_go([one], None)
         raise
     return one
+
+
+def read_table(name: str, agent: AgentClient, probe_dir: str) -> dict[str, Any]:
+    """The probe table as it stands on a host, whatever its length; `tail` would cut it."""
+    args = {"root": probe_dir, "package": "", "files": [TABLE], "dist_info": None}
+    reply = agent.call("observe", args)
+    if not reply.value["files"][0]["exists"]:
+        raise HostError("its probe table is gone", host=name, code="table")
+    table: dict[str, Any] = json.loads(reply.raw)
+    return table
 
 
 def let_go(asked: Sequence[Asked], lease_s: float | None) -> list[HostError]:

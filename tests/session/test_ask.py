@@ -5,9 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
+from orchestrator.agent.client import AgentClient, Reply
+from orchestrator.errors import HostError
+from orchestrator.onhost.agent.ops_host import OPS
+from orchestrator.session.asking import read_table
 from tests.session.command import Result, call, told
 from tests.session.world import Project, World
 
@@ -74,3 +79,21 @@ def test_nothing_is_applied(small: Project, sgldbg: Command) -> None:
         6,
         "error: nothing of this session is applied\nhint: apply it first: `sgldbg apply`\n",
     )
+
+
+class _HereAgent:
+    """The agent's own ops, called in this process."""
+
+    def call(self, op: str, args: dict[str, Any]) -> Reply:
+        return Reply(*OPS[op](None, args, b""))
+
+
+def test_a_table_of_any_length_is_read(tmp_path: Path) -> None:
+    """Sixty sites and more make a table beyond what `tail` sends; one that is gone is said so."""
+    agent = cast("AgentClient", _HereAgent())
+    with pytest.raises(HostError) as caught:
+        read_table("h", agent, str(tmp_path))
+    assert (caught.value.message, caught.value.code) == ("its probe table is gone", "table")
+    table = {"sites": {f"p.{n}": {"capture": "x" * 1000} for n in range(300)}}
+    (tmp_path / "table.json").write_text(json.dumps(table))
+    assert read_table("h", agent, str(tmp_path)) == table
