@@ -107,6 +107,8 @@ def suggest(found: Public, *, adopting: bool) -> list[str]:
             "name the commands that stop and start it, outside of the container:"
             " `launch: {stop: [...], start: [...]}`"
         ]
+    if is_title(found):
+        return ["write down the command line that it was started by: `launch: {command: [...]}`"]
     if owner:
         return ["name the commands that stop and start it: `launch: {stop: [...], start: [...]}`"]
     return ["to have it started for the session, write `launch: {command: [...]}`"]

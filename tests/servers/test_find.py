@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 
 import pytest
@@ -213,6 +214,39 @@ def test_a_renamed_server_that_its_command_names(agent, bench: Bench, port, tmp_
     given = with_command(described, args["argv"], {**os.environ, "A": "1"}, str(bench.folder))
     assert (given["restorable"], given["python"]) == (True, sys.executable)
     assert given["umask"] == described["umask"]
+
+
+def test_a_renamed_server_is_not_adopted(agent, bench: Bench, port):
+    """Its command line is gone: the refusal says what to write down instead."""
+    argv = bench.argv("--port", str(port), "--mode", "title")
+    child = bench.stage.run(argv, cwd=bench.folder)
+    assert refused(agent, bench.server(port), bench.install, bench.host, 0, 1) == (
+        "not-restorable",
+        "server `kimi` could not be started again as it is: it has overwritten its own command"
+        " line with a title",
+        (f"seen: pid {child.pid} of {USER}, listening on {port}: {bench.package}::http_server",),
+        ("write down the command line that it was started by: `launch: {command: [...]}`",),
+    )
+
+
+def test_a_server_in_a_loop_is_not_adopted(agent, bench: Bench, port):
+    """Whoever would start it again has to do that for the session."""
+    argv = bench.argv("--port", str(port))
+    line = f"while sleep 0; do {shlex.join(argv)}; done"
+    with open(bench.stderr, "ab") as log:
+        shell = bench.stage.run(["sh", "-c", line], cwd=bench.folder, stderr=log)
+    (child,) = [
+        stat.pid
+        for stat in procfs.find_tree(shell.pid, procfs.read_all())
+        if procfs.parse_strings(procfs.read_cmdline(stat.pid)) == argv
+    ]
+    assert refused(agent, bench.server(port), bench.install, bench.host, 0, 1) == (
+        "not-restorable",
+        f"server `kimi` could not be started again as it is: a loop of sh -c (pid {shell.pid})"
+        " owns it",
+        (seen(bench, child, port, "--port", str(port)),),
+        ("name the commands that stop and start it: `launch: {stop: [...], start: [...]}`",),
+    )
 
 
 def test_a_pair_behind_a_router(agent, bench: Bench, port):

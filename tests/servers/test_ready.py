@@ -132,7 +132,12 @@ def test_a_healthy_server_that_is_dead(agent, bench: Bench, port):
     child = bench.run("--port", str(port), "--real", str(real))
     error = failed(agent, bench.server(port, timeout_s=0.5), bench.life(child), 0)
     answer = f"http://127.0.0.1:{port}/health_generate answered 503"
-    assert error.message.endswith(answer)
+    expected = f"server `kimi` was not ready after {error.message.split()[6]} s: {answer}"
+    assert (error.code, error.message, error.hints) == (
+        "not-ready",
+        expected,
+        ("allow it more time: `ready: {timeout: ...}` of server `kimi`",),
+    )
     real.write_text("200")
     report = wait_ready(agent, bench.server(port), bench.life(child), 0)
     assert report.how == (f"http://127.0.0.1:{port}/health answered 200, /health_generate as well")

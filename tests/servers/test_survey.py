@@ -94,10 +94,22 @@ def test_everything_is_shown():
             ],
         ),
         (
-            {"why": "it has overwritten its own command line with a title"},
+            {"why": "its working directory, `/srv/x (deleted)`, is not there any more"},
+            [
+                "  cannot be adopted: its working directory, `/srv/x (deleted)`, is not there any"
+                " more",
+                "  hint: to have it started for the session, write `launch: {command: [...]}`",
+            ],
+        ),
+        (
+            {
+                "argv": ["sglang::http_server/tokenizer_manager"],
+                "why": "it has overwritten its own command line with a title",
+            },
             [
                 "  cannot be adopted: it has overwritten its own command line with a title",
-                "  hint: to have it started for the session, write `launch: {command: [...]}`",
+                "  hint: write down the command line that it was started by: `launch: {command:"
+                " [...]}`",
             ],
         ),
     ],
