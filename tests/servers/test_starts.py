@@ -74,7 +74,7 @@ class Scene:
         return [self.script("run.sh", text)]
 
 
-TOOLS = frozenset(["numactl", "taskset", "prlimit"])
+TOOLS = frozenset(["numactl", "taskset", "prlimit", "chrt", "ionice"])
 Words = Callable[[Scene], list[str]]
 # What is typed, what stays as its parent, and what of its description tells that it was so.
 STARTS: dict[str, tuple[Words, str | None, dict[str, Any]]] = {
@@ -104,6 +104,7 @@ STARTS: dict[str, tuple[Words, str | None, dict[str, Any]]] = {
     "all at once": (
         lambda s: [
             *("nohup", "nice", "-n", "7", "prlimit", "--nofile=200:300", "taskset", "-c", "0"),
+            *("chrt", "--batch", "0", "ionice", "-c", "2", "-n", "6"),
             *("numactl", "--preferred=0", *s.argv),
         ],
         None,
@@ -113,6 +114,8 @@ STARTS: dict[str, tuple[Words, str | None, dict[str, Any]]] = {
             "rlimits": {"RLIMIT_NOFILE": [200, 300]},
             "affinity": [0],
             "numa": "prefer:0",
+            "scheduler": [3, 0],
+            "disk": 2 << 13 | 6,
         },
     ),
     "env": (lambda s: ["env", "-u", "LANG", "NOTE=x y", *s.argv], None, {}),

@@ -14,6 +14,7 @@ import pytest
 from orchestrator.onhost.agent.proc import procfs
 from orchestrator.onhost.agent.proc.describe import describe
 from orchestrator.onhost.agent.proc.mempolicy import parse_policy, set_policy
+from orchestrator.onhost.agent.proc.priority import name_disk
 from orchestrator.onhost.agent.refusal import Refusal
 from orchestrator.onhost.agent.server import process
 
@@ -150,6 +151,7 @@ def test_differences_are_named(stage: Stage):
     found = describe(child.pid)
     limits = dict(found["rlimits"], RLIMIT_CORE=[-1, -1], RLIMIT_NOFILE=[1, 2])
     was = dict(found, umask=0o777, nice=-5, groups=[1, 2], affinity=[7], rlimits=limits)
+    was.update(scheduler=[1, 10], disk=2 << 13 | 6)
     now_files = "/".join(str(n) for n in found["rlimits"]["RLIMIT_NOFILE"])
     now_core = "/".join("unlimited" if n < 0 else str(n) for n in found["rlimits"]["RLIMIT_CORE"])
     groups = ",".join(str(group) for group in found["groups"]) or "none"
@@ -159,11 +161,13 @@ def test_differences_are_named(stage: Stage):
         f"umask: {found['umask']:03o}, was 777",
         f"affinity: {cpus}, was 7",
         f"nice: {found['nice']}, was -5",
+        "scheduler: other, was fifo 10",
+        f"disk: {name_disk(found['disk'])}, was best-effort 6",
         f"RLIMIT_CORE: {now_core}, was unlimited/unlimited",
         f"RLIMIT_NOFILE: {now_files}, was 1/2",
     ]
     if found["rlimits"]["RLIMIT_CORE"] == [-1, -1]:
-        expected.pop(4)
+        expected.remove(f"RLIMIT_CORE: {now_core}, was unlimited/unlimited")
     assert process.compare(was, child.pid) == expected
     end(child, found)
     assert process.compare(found, child.pid) == ["the process has ended"]

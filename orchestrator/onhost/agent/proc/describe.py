@@ -9,7 +9,7 @@ import stat as stat_module
 from typing import Any, Dict, List, Mapping, Optional, Sequence
 
 from ..refusal import Refusal
-from . import commandline, mempolicy, procfs, supervisor
+from . import commandline, mempolicy, priority, procfs, supervisor
 
 Description = Dict[str, Any]
 
@@ -246,6 +246,8 @@ def _read_scheduling(pid: int) -> Description:
     if score is not None:
         found["oom_score_adj"] = int(score)
     found["numa"] = mempolicy.read_policy(pid)
+    found["scheduler"] = priority.read_scheduler(pid)
+    found["disk"] = priority.read_disk(pid)
     return found
 
 

@@ -10,7 +10,7 @@ import resource
 import signal
 from typing import Any, Callable, Dict, Mapping, Sequence
 
-from . import mempolicy, procfs
+from . import mempolicy, priority, procfs
 
 _CGROUP_OPTIONS = ("rw", "ro", "xattr", "clone_children", "cpuset_v2_mode")
 
@@ -83,6 +83,8 @@ _SURROUNDINGS = (
     ("affinity", lambda cpus: os.sched_setaffinity(0, cpus)),
     ("numa", _set_numa),
     ("nice", lambda value: os.setpriority(os.PRIO_PROCESS, 0, value)),
+    ("scheduler", priority.set_scheduler),
+    ("disk", priority.set_disk),
     ("umask", os.umask),
 )
 

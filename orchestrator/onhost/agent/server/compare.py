@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Callable, Dict, List, Mapping, Sequence, Tuple
 
+from ..proc import priority
 from ..proc.describe import describe
 from ..refusal import Refusal
 from . import systemd
@@ -55,6 +56,8 @@ _PLAIN: Tuple[Tuple[str, Shown], ...] = (
     ("numa", str),
     ("mems_allowed", str),
     ("nice", str),
+    ("scheduler", priority.name_scheduler),
+    ("disk", priority.name_disk),
     ("oom_score_adj", str),
     ("ignored", _show_list),
     ("cgroups", " ".join),
