@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import select
 import shutil
 import signal
 import subprocess
@@ -156,7 +157,7 @@ class _Guard:
         self.trace("watching as process %d" % os.getpid())
         unreadable_s = 0.0
         while True:
-            found = self._memory.look()
+            found = self._look()
             if self._is_over():
                 return
             if found is not None and (found.ended or found.is_kept()):
@@ -170,7 +171,16 @@ class _Guard:
             if unreadable_s > limit_s or (found is not None and not found.is_live()):
                 self._undo_patiently()
                 return
-            time.sleep(_pause(found))
+            # Unlike sleep(3) under what people preload into everything, this never fails.
+            select.select((), (), (), _pause(found))
+
+    def _look(self) -> Optional[Lease]:
+        """The lease; whatever keeps it from being read must not end who watches it."""
+        try:
+            return self._memory.look()
+        except Exception:
+            self.trace(traceback.format_exc())
+            return None
 
     def _is_over(self) -> bool:
         """Whether the directory is gone because somebody has ended the session, or never began."""
