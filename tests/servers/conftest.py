@@ -62,6 +62,10 @@ class Handler(http.server.BaseHTTPRequestHandler):
 if args.mode == "die":
     print("bar 10%\\rbar 90%\\nValueError: no such model", file=sys.stderr)
     sys.exit(1)
+if args.mode == "deaf":  # as the nodes but the first of 0.5.23; its worker takes after it
+    import signal, subprocess
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)", args.mode])
 class Server(socketserver.ThreadingTCPServer):
     allow_reuse_address = daemon_threads = True
 if args.mode != "silent":
