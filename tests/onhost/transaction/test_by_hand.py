@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import py_compile
 import re
+import shutil
 import subprocess
 from importlib.util import cache_from_source
 from pathlib import Path
@@ -93,6 +94,16 @@ def test_without_the_agent(left):
     assert code == 0, said
     times = [line for line in left.changes() if ": mtime_ns was" not in line]
     assert times == []
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="no systemd-analyze here")
+def test_the_unit_is_one(tmp_path):
+    """systemd itself has nothing to say against the unit of the guide."""
+    unit = tmp_path / "sgldbg-revert.service"
+    unit.write_text(block("At boot", "ini"))
+    command = ["systemd-analyze", "verify", "--man=no", "--recursive-errors=no", str(unit)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert (done.returncode, done.stdout + done.stderr) == (0, "")
 
 
 def test_the_unit(left):
