@@ -30,7 +30,6 @@ test: $(ready)
 # Whole sweeps of which `make test` runs a rotating slice (its seed is printed, SGLDBG_SEED repeats
 # it), such as a controller that is killed at every stage.
 chaos: $(ready)
-	$(python) -m pytest -n $(JOBS) -m chaos
 	$(python) -m tests.chaos
 
 # The source of real SGLang releases; downloads their wheels once.
