@@ -144,3 +144,10 @@ class Patch:
     def files(self) -> tuple[str, ...]:
         """Every file that one of the alternatives may stand in, in order of first mention."""
         return tuple(dict.fromkeys(a.file for e in self.edits for a in e.where))
+
+    def changes_code_of(self, file: str) -> bool:
+        """Whether an edit that is no probe may stand in this file, and bring names to others."""
+        return any(
+            not isinstance(e.action, Probe) and any(a.file == file for a in e.where)
+            for e in self.edits
+        )

@@ -23,7 +23,8 @@ from orchestrator.model.patch import (
 from orchestrator.model.plan import Insertion, Site
 from orchestrator.model.source import Span
 from orchestrator.patching.anchor import Place, candidates, find_scope
-from orchestrator.patching.captures import check_captures, sure_names
+from orchestrator.patching.captures import sure_names
+from orchestrator.patching.checking import check_alone, check_together
 from orchestrator.patching.conflicts import Claim, refuse_conflicts
 from orchestrator.patching.edits import (
     Made,
@@ -69,6 +70,18 @@ class Fitted:
     sites: tuple[Site, ...]
     warnings: tuple[str, ...]
     imports: tuple[cst.BaseSmallStatement, ...] = ()
+    # Why its captures cannot work, unless other edits of the patch bring what they need.
+    doubt: PatchError | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """What one wanted edit makes at one of its places."""
+
+    made: Made
+    site: Site
+    warnings: tuple[str, ...]
+    doubt: PatchError | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,9 +121,13 @@ def fit(source: Source, wanted: Wanted) -> Fitted:
     except PatchError as error:
         error.file = error.file or source.file
         raise
-    sites = tuple(site for _, site, _ in parts)
-    warnings = dict.fromkeys(w for _, _, found in parts for w in found)
-    return Fitted(wanted, tuple(made for made, _, _ in parts), sites, tuple(warnings))
+    return Fitted(
+        wanted,
+        tuple(part.made for part in parts),
+        tuple(part.site for part in parts),
+        tuple(dict.fromkeys(w for part in parts for w in part.warnings)),
+        doubt=next((part.doubt for part in parts if part.doubt), None),
+    )
 
 
 def edit_source(source: Source, fitted: Sequence[Fitted]) -> Edited:
@@ -147,8 +164,16 @@ def edit_source(source: Source, fitted: Sequence[Fitted]) -> Edited:
         imported=frozenset(n for node in imports for n in imported_names(node)),
         lines_stay=not any(m.moves for m in made),
     )
+    if probes and len(probes) < len(fitted):
+        warnings += check_together(source.file, after, map(_asked, probes))
     told = tuple(dict.fromkeys(warnings))
     return Edited(after, _sha256(after), insertions, _sites(fitted), told)
+
+
+def _asked(fitted: Fitted) -> tuple[str, Probe, PatchError | None]:
+    probe = fitted.wanted.edit.action
+    assert isinstance(probe, Probe)
+    return fitted.wanted.edit.site, probe, fitted.doubt
 
 
 def _sites(fitted: Sequence[Fitted]) -> tuple[Site, ...]:
@@ -245,7 +270,7 @@ def _refuse_patched(source: Source, wanted: Wanted) -> None:
     )
 
 
-def _fit_place(source: Source, wanted: Wanted, place: Place) -> tuple[Made, Site, list[str]]:
+def _fit_place(source: Source, wanted: Wanted, place: Place) -> _Part:
     span = wanted.anchor.code_span or wanted.anchor.span
     action = wanted.edit.action
     refuse_place(source, place, span)
@@ -256,6 +281,11 @@ def _fit_place(source: Source, wanted: Wanted, place: Place) -> tuple[Made, Site
     line = source.line_of(place.statement.node)
     if made.moves:
         warnings.append(_moves(source, wanted, line))
+    doubt = None
+    if isinstance(action, Probe) and standing is not None:
+        helped = wanted.patch.changes_code_of(source.file)
+        told, doubt = check_alone(action, standing, _inner(place), may_be_helped=helped)
+        warnings += told
     clears = isinstance(action, Probe) and standing is not None and may_clear_locals(standing)
     site = Site(
         site=wanted.edit.site,
@@ -268,7 +298,11 @@ def _fit_place(source: Source, wanted: Wanted, place: Place) -> tuple[Made, Site
         class_name=class_of(standing) if standing else _class_name(place),
         clear_locals=clears,
     )
-    return made, site, warnings
+    return _Part(made, site, tuple(warnings), doubt)
+
+
+def _inner(place: Place) -> str | None:
+    return place.expression.inner if place.expression else None
 
 
 def _moves(source: Source, wanted: Wanted, line: int) -> str:
@@ -297,7 +331,7 @@ def _make(
 def _fit_probe(
     source: Source, wanted: Wanted, probe: Probe, place: Place, standing: Standing | None
 ) -> tuple[Made, list[str]]:
-    inner = place.expression.inner if place.expression else None
+    inner = _inner(place)
     shown, used = _shown(place, probe, standing, inner)
     refuse_bound_names(source, standing, place, used | {"_sgldbg"}, wanted.anchor.span)
     line = source.line_of(place.statement.node)
@@ -309,8 +343,6 @@ def _fit_probe(
             f"{standing.title} uses the dict of its names itself: the probe at line {line} shows "
             "only names that its expressions have and that every way binds"
         )
-    if standing is not None:
-        warnings += check_captures(probe, standing, inner)
     made = make_probe(place, wanted.edit.site, shown=shown, takes_value=probe.takes_value)
     return made, warnings
 

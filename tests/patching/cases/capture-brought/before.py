@@ -1,0 +1,7 @@
+import os
+
+
+def f(x):
+    y = g(x)
+    z = h(y)
+    return z
