@@ -132,7 +132,8 @@ def _revert_one(name: str, undo: Callable[[], Dict[str, Any]]) -> int:
             return 0  # nothing of it is on this machine
         return NOT_RESTORED
     for item in result.get("files") or []:
-        print("%s: %s: %s" % (name, item.get("path"), item.get("state")))
+        said = ", ".join(text for text in (item.get("state"), item.get("why")) if text)
+        print("%s: %s: %s" % (name, item.get("path"), said))
         for kept in item.get("kept") or []:
             print("%s:   kept: %s" % (name, kept))
     left = result.get("left") or []

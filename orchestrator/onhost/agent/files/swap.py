@@ -180,7 +180,8 @@ def _revert_one(
                 files.remove(path)
             report.update(_take_back(session, one, force))
             done["state"] = report["state"]
-        if compiled and one.file in session.facts.pycs and report["state"] != "drift":
+        ours = report["state"] != "drift" and report["why"] != _GIVEN_UP
+        if compiled and one.file in session.facts.pycs and ours:
             with session.step("revert:pyc", file=one.file):
                 pyc.put_back(one, session.facts.pycs[one.file])
         if report["state"] != "drift" and not report["why"]:
@@ -243,8 +244,10 @@ def _drift(session: SessionState, one: PlannedFile, seen: files.Look, force: boo
     if not force:
         kept = [one.orig] if os.path.lexists(one.orig) else []
         return {"state": "drift", "kept": kept, "why": _DRIFT[seen.kind] + _LOST[lost]}
-    if lost:
+    if lost and os.path.lexists(one.orig):
         return {"state": "drift", "why": "left as it is" + _LOST[lost]}
+    if lost:  # nothing of ours is there, and nothing to give back: by force the session lets it go
+        return {"state": "untouched", "why": _GIVEN_UP}
     saved = keeping.save(session, one, seen)
     if one.before_sha256 is None:
         files.remove(one.path)
@@ -259,6 +262,7 @@ _DRIFT = {
     "other": "something that is no plain file stands there",
 }
 _LOST = {True: ", and its kept original is gone", False: ""}
+_GIVEN_UP = "left as it is" + _LOST[True]
 
 
 def _verify(session: SessionState, one: PlannedFile) -> Report:

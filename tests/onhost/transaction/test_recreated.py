@@ -1,0 +1,62 @@
+"""An install that was made anew under a session: an image started again, a package reinstalled."""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+
+from orchestrator.onhost.agent.session import recover
+from tests.onhost.transaction.place import op, stage
+
+LAYERS = "sglang/srt/layers.py"
+LLAMA = "sglang/srt/models/llama.py"
+
+
+@pytest.fixture
+def recreated(place):
+    """The package as the image has it, with other inodes and nothing of ours."""
+    shutil.copytree(place.root, place.top / "image", symlinks=True)
+    context = place.begin()
+    stage(place, context)
+    op(context, "swap")
+    context.session.close()
+    shutil.rmtree(place.root)
+    shutil.copytree(place.top / "image", place.root, symlinks=True)
+    return place
+
+
+def contents(place):
+    """The bytes of every file below the package."""
+    return {
+        str(path.relative_to(place.root)): path.read_bytes()
+        for path in place.root.rglob("*")
+        if path.is_file()
+    }
+
+
+def test_the_same_image(recreated):
+    """The originals are there already: nothing is written, the session ends."""
+    before = contents(recreated)
+    (seen,) = recreated.status()
+    assert {f["state"] for f in seen["files"]} == {"original"}
+    value = recreated.recover()
+    assert (value["left"], value["verified"]) == ([], True)
+    assert contents(recreated) == before
+
+
+def test_another_image(recreated):
+    """Another release is never written over; the session is named until force lets it go."""
+    for name in (LAYERS, LLAMA):
+        (recreated.root / name).write_bytes(b"X = 'of 2.0'\n")
+    before = contents(recreated)
+    value = recreated.recover()
+    why = "it was changed after the swap, and its kept original is gone"
+    assert value["left"] == [f"{recreated.root}/{name}: drift, {why}" for name in (LLAMA, LAYERS)]
+    value = recover.recover(recreated.directory(), force=True)
+    assert value["left"] == []
+    assert [f["why"] for f in value["files"][1:]] == [
+        "left as it is, and its kept original is gone"
+    ] * 2
+    assert contents(recreated) == before
+    assert recreated.status() == []
