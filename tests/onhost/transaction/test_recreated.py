@@ -56,7 +56,7 @@ def test_another_image(recreated):
     value = recover.recover(recreated.directory(), force=True)
     assert value["left"] == []
     assert [f["why"] for f in value["files"][1:]] == [
-        "left as it is, and its kept original is gone"
+        "left as it is: the install was made anew, nothing of the session is in it"
     ] * 2
     assert contents(recreated) == before
     assert recreated.status() == []

@@ -102,3 +102,11 @@ def refuse_foreign(session: SessionState) -> None:
                 found.get("holder"),
             )
             raise Refusal("locked", message, path=path)
+
+
+def is_gone(session: SessionState) -> bool:
+    """Whether no lock of the session stands any more though nobody released it: its install was
+    made anew, as a container is.
+    """
+    facts = session.facts
+    return not facts.unlocked and all(lock.read(path) is None for path in facts.locks)

@@ -244,9 +244,9 @@ def _drift(session: SessionState, one: PlannedFile, seen: files.Look, force: boo
     if not force:
         kept = [one.orig] if os.path.lexists(one.orig) else []
         return {"state": "drift", "kept": kept, "why": _DRIFT[seen.kind] + _LOST[lost]}
-    if lost and os.path.lexists(one.orig):
+    if lost and (os.path.lexists(one.orig) or not claim.is_gone(session)):
         return {"state": "drift", "why": "left as it is" + _LOST[lost]}
-    if lost:  # nothing of ours is there, and nothing to give back: by force the session lets it go
+    if lost:  # the install was made anew: by force the session lets it go
         return {"state": "untouched", "why": _GIVEN_UP}
     saved = keeping.save(session, one, seen)
     if one.before_sha256 is None:
@@ -262,7 +262,7 @@ _DRIFT = {
     "other": "something that is no plain file stands there",
 }
 _LOST = {True: ", and its kept original is gone", False: ""}
-_GIVEN_UP = "left as it is" + _LOST[True]
+_GIVEN_UP = "left as it is: the install was made anew, nothing of the session is in it"
 
 
 def _verify(session: SessionState, one: PlannedFile) -> Report:
