@@ -166,12 +166,16 @@ class _Watch:
         state = self.agent.call("life", asked).value
         if not state["alive"]:
             raise died(self.agent, self.server, self.life, state, time.monotonic() - self._began)
+        self._require_workers(state)
+        return state
+
+    def _require_workers(self, state: Mapping[str, Any]) -> None:
         self._workers.note(state["processes"], time.monotonic())
         lost = self._workers.find_lost(time.monotonic())
         if lost:
             running = self._workers.list_running()
-            raise worker_died(self.agent, self.server, self.life, lost, running)
-        return state
+            seconds = time.monotonic() - self._began
+            raise worker_died(self.agent, self.server, self.life, lost, running, seconds)
 
     def _ask(self, url: str) -> str:
         asked = {"method": "GET", "url": url, "json": None, "timeout_s": _HEALTH_TIMEOUT_S}

@@ -57,6 +57,7 @@ def worker_died(
     life: Mapping[str, Any],
     lost: Mapping[Key, str],
     running: Sequence[str],
+    seconds: float,
 ) -> HostError:
     """The error of a start in which workers ended, with the kernel's word where it has one."""
     asked = [{"pid": pid, "start_time": start_time} for pid, start_time in lost]
@@ -66,7 +67,8 @@ def worker_died(
     if running:
         notes.append(f"still there, waiting: {', '.join(running)}")
     return HostError(
-        f"{names} of server `{server.name}` ended during its start, which waits for it in vain",
+        f"server `{server.name}` ended in part, {seconds:.1f} s after its start: {names} is gone"
+        " without a word, and the rest waits for it",
         host=agent.host,
         code="died",
         notes=notes,

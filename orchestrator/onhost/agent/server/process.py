@@ -10,6 +10,7 @@ import signal
 import time
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Set
 
+from ..look.gpu import Holder
 from ..proc import launch, procfs, supervisor
 from ..proc.describe import describe, public, with_command, with_output, with_way
 from ..proc.mains import find_mains
@@ -74,8 +75,8 @@ def stop(
     `description` saw below its main process. A server that somebody else runs is stopped by them.
     Then waits until none of them listens on `port` or holds memory of a GPU, and removes the
     shared memory that was theirs alone; also what nobody uses and was not among `shm_before`,
-    when this life began. `left` says in words what is still there; empty is
-    success. `shm` are the names removed. `meanwhile` is called as soon as the server was asked.
+    when this life began. `left` says in words what is still there; empty is success. `shm` are
+    the names removed. `meanwhile` is called as soon as the server was asked.
     """
     began, began_at = time.monotonic(), procfs.read_clock()
     known = description or {}
@@ -88,12 +89,7 @@ def stop(
     wait_for_end(tree, began + (0.0 if refused else timeout_s))
     # A supervisor that still runs it would start what we kill anew.
     killed = set() if way is not None and tree.main is not None else kill(tree)
-    left = tree.describe_left()
-    if port is not None:
-        # Who runs on keeps its port, too.
-        left += remains.wait_for_port(port, tree.pids, 0.0 if left else remains.PORT_S)
-    if not left:
-        left += remains.wait_for_gpus(held)
+    left = _wait_until_clear(tree, port, held)
     left += find_successors(known, tree.pids, began_at)
     if shm_before is not None and not left:
         segments |= remains.find_abandoned(shm_before, known.get("uid", os.getuid()))
@@ -111,6 +107,15 @@ def stop(
         "shm": removed,
         "notes": shared,
     }
+
+
+def _wait_until_clear(tree: Tree, port: Optional[int], held: List[Holder]) -> List[str]:
+    """Wait for the port and the GPUs of what has ended; in words what is still there."""
+    left = tree.describe_left()
+    if port is not None:
+        # Who runs on keeps its port, too.
+        left += remains.wait_for_port(port, tree.pids, 0.0 if left else remains.PORT_S)
+    return left or remains.wait_for_gpus(held)
 
 
 def _ask_to_end(
