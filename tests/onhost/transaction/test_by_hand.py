@@ -68,6 +68,26 @@ def test_status_and_revert(left):
     assert run(left, block("What is changed here"))[1].startswith("nothing is changed")
 
 
+def test_a_lost_state_directory(left):
+    """Named and undone from the lock; 7, since nobody knows how the server ran."""
+    kept = left.top / "agent.pyz"
+    (agent,) = Path(left.state, "agent").glob("*.pyz")
+    agent.rename(kept)
+    shutil.rmtree(left.state)
+    agent.parent.mkdir(parents=True, mode=0o700)
+    kept.rename(agent)  # as a contact puts it there
+    shutil.rmtree(left.top / "tmp" / "sgldbg-s1-gpu0")
+    find = block("What is changed here").split("python3")[0]
+    code, said = run(left, find, block("Where the state directory is lost"))
+    assert code == 7, said
+    assert "s1 on gpu0: patched, its directory is lost\n" in said
+    assert said.endswith(
+        "s1 on gpu0: how its server ran was lost with it, so it was not started\n"
+        "s1 on gpu0: reverted and verified\n"
+    )
+    assert left.changes() == []
+
+
 def test_force(left):
     """What somebody changed is left alone, then taken out by force and kept."""
     (left.root / LAYERS).write_bytes(b"# mine\n")
