@@ -39,6 +39,7 @@ def test_the_same_image(recreated):
     """The originals are there already: nothing is written, the session ends."""
     before = contents(recreated)
     (seen,) = recreated.status()
+    assert seen["state"] == "gone, the install was made anew"
     assert {f["state"] for f in seen["files"]} == {"original"}
     value = recreated.recover()
     assert (value["left"], value["verified"]) == ([], True)

@@ -6,7 +6,7 @@ import os
 from typing import Any, Dict, Iterable, List, Optional
 
 from ..files import files
-from ..held import journal, lease, machine
+from ..held import journal, lease, lock, machine
 from ..held.facts import Facts, PlannedFile
 from ..held.lease import Lease
 from ..held.state import JOURNAL
@@ -150,6 +150,8 @@ def _state(facts: Facts, held: Optional[Lease], states: List[str]) -> str:
         return "reverted by %s" % facts.by
     if "drift" in states:
         return "drift"
+    if "patched" not in states and _is_anew(facts):
+        return "gone, the install was made anew"
     patched = "patched" if "patched" in states else "staged" if states else "begun"
     if facts.verified:
         patched = "reverted"
@@ -158,6 +160,12 @@ def _state(facts: Facts, held: Optional[Lease], states: List[str]) -> str:
     if held is not None and held.boot_id != lease.read_boot_id():
         return "%s, the host was restarted since" % patched
     return patched
+
+
+def _is_anew(facts: Facts) -> bool:
+    """Whether planned bytes were in place once, and neither they nor the lock are there now."""
+    swapped = facts.swapping and not facts.unlocked and not facts.put_back
+    return bool(swapped) and all(lock.read(path) is None for path in facts.locks)
 
 
 def _server_state(facts: Facts) -> str:
