@@ -96,6 +96,30 @@ TRAPS: dict[str, Trap] = {
         "print(model.f(1))",
         [[2]],
     ),
+    "bound-by-a-guard": (
+        "def f(y):\n    match y:\n        case [*a] if (n := len(a)) > 1:\n            z = n\n"
+        "            return z\n",
+        {"scope": "f", "position": "before", "code": "z = n"},
+        ["n", "a"],
+        "print(model.f([1, 2]), model.f([]))",
+        [[2, "[1, 2]"]],
+    ),
+    "swallowed-in-a-with": (
+        "def f(quiet):\n    kw = locals()\n    with quiet:\n        x = 1 / 0\n    y = 1\n"
+        "    return len(kw)\n",
+        {"scope": "f", "position": "after", "code": "y = 1"},
+        ["y", "x"],
+        "import contextlib\nprint(model.f(contextlib.suppress(Exception)))",
+        [[1, None]],
+    ),
+    "bound-by-half-a-condition": (
+        "def f(a):\n    kw = locals()\n    if a or (b := 2):\n        y = 1\n"
+        "    return sorted(kw)\n",
+        {"scope": "f", "position": "after", "code": "y = 1"},
+        ["y", "b"],
+        "print(model.f(1), model.f(0))",
+        [[1, None], [1, None]],
+    ),
     "in-a-comprehension": (
         "def f(xs):\n    return [x * 2 for x in xs if x]\n",
         {"scope": "f", "position": "wrap", "code": "x * 2", "takes_value": True},

@@ -95,12 +95,22 @@ def test_every_value_has_a_bounded_text_of_ours(shop: Workshop) -> None:
 
 def test_every_failure_is_an_entry_of_its_own(shop: Workshop) -> None:
     """One expression that fails leaves the others whole, and the server never notices."""
-    shop.put(capture=["x", *FAILURES], expect={"broken": {"that": "boom()", "when": None}})
+    shop.put(
+        capture=["x", *FAILURES],
+        once_per=["Evil()", "boom()", "{1: Evil()}"],
+        expect={
+            "broken": {"that": "boom()", "when": None},
+            "evil": {"that": "Evil()", "when": None},
+            "evil-when": {"that": "x", "when": "Evil()"},
+        },
+    )
     done = shop.run(HOSTILE + "print(model.f(1, 2))")
     assert (done.code, done.stdout) == (0, "1\n")
     (record,) = done.of("hit")
     assert record.values == {"x": 1}
-    assert record.errors == {**FAILURES, "broken": "Boom: (no text)"}
+    evil = dict.fromkeys(("evil", "evil-when"), "SystemExit: repr")
+    assert record.errors == {**FAILURES, "broken": "Boom: (no text)", **evil}
+    assert record.keys == ("<__main__.Evil>", "error: Boom: (no text)", "{1: <__main__.Evil>}")
     assert record.expect == {}
 
 

@@ -106,6 +106,8 @@ def test_tensors_without_readable_data(torch_shop: Workshop) -> None:
         "empty = torch.empty(0, 64)\n"
         "fp8 = torch.ones(4).to(torch.float8_e4m3fn)\n"
         "fp4 = torch.zeros(4, dtype=torch.uint8).view(torch.float4_e2m1fn_x2)\n"
+        "int4, uint4, uint1, bits8, quint4 = [torch.zeros(4, dtype=torch.uint8).view(kind) for "
+        "kind in (torch.int4, torch.uint4, torch.uint1, torch.bits8, torch.quint4x2)]\n"
         "class Owed: pass\n"
         "owed = Owed()\n"
         "class Sub(torch.Tensor): pass\n"
@@ -113,7 +115,8 @@ def test_tensors_without_readable_data(torch_shop: Workshop) -> None:
         "param = torch.nn.Parameter(torch.ones(2))\n"
         "size = torch.ones(2, 3).shape; kind = torch.bfloat16; dev = torch.device('cpu')\n"
     )
-    names = "x meta fake sparse quant empty fp8 fp4 owed sub param size kind dev"
+    packed = "fp4 int4 uint4 uint1 bits8 quint4"
+    names = f"x meta fake sparse quant empty fp8 {packed} owed sub param size kind dev"
     values = values_of(torch_shop, setup, *names.split())
     why = {
         name: value.get("why", "") for name, value in values.items() if name not in ("x", "kind")
@@ -123,7 +126,10 @@ def test_tensors_without_readable_data(torch_shop: Workshop) -> None:
     assert why["sparse"] == "layout torch.sparse_coo"
     assert why["quant"] == "quantized"
     assert why["empty"] == "empty"
-    assert why["fp4"]
+    assert all(why[name] for name in packed.split())
+    assert {values[name]["dtype"] for name in packed.split()} == {
+        "float4_e2m1fn_x2", "int4", "uint4", "uint1", "bits8", "quint4x2",
+    }  # fmt: skip
     assert [why[name] for name in ("fp8", "sub", "param")] == ["", "", ""]
     assert values["fake"]["shape"] == [3, 4]
     assert values["empty"]["shape"] == [0, 64]
