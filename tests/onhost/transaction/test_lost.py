@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import py_compile
 import shutil
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from orchestrator.onhost.agent.held.state import Context
 from orchestrator.onhost.agent.refusal import Refusal
 from orchestrator.onhost.agent.session import recover, status
 from tests.onhost.transaction.place import DEBUG, op, stage, wait_for
+from tests.onhost.tree import differences, snapshot
 
 LAYERS = "sglang/srt/layers.py"
 
@@ -246,4 +248,96 @@ def test_another_session_has_the_install_by_now(place):
     assert op(second, "revert")["verified"]
     op(second, "finish")
     assert place.recover()["left"] == []
+    assert place.changes() == []
+
+
+def undo_orphan(place):
+    """What `revert --all` asks the host for; its value."""
+    (seen,) = place.status()
+    return op(Context(place.state), "recover", session="s1", host="gpu0", lock=seen["lock"])
+
+
+def test_an_orphan_in_a_tree_of_links(place):
+    """A strict editable install has a lock on both sides; files and links are as before."""
+    tree = place.top / "links"
+    for path in place.package_dir.rglob("*.py"):
+        link = tree / path.relative_to(place.root)
+        link.parent.mkdir(parents=True, exist_ok=True)
+        link.symlink_to(path)
+    links = snapshot(tree)
+    args, raw = place.stage_args(runtime=False)
+    context = place.begin()
+    op(context, "stage", raw, **{**args, "root": str(tree)})
+    op(context, "swap")
+    context.session.close()
+    lose_all(place)
+    value = undo_orphan(place)
+    assert (value["left"], value["verified"]) == ([], True)
+    assert place.changes() == []
+    assert differences(links, snapshot(tree)) == []
+
+
+def test_an_orphan_with_a_cache_elsewhere(place):
+    """Compiled files below PYTHONPYCACHEPREFIX come back as well."""
+    cached = place.top / "prefix" / str(place.package_dir)[1:] / "srt" / "layers.cpython-311.pyc"
+    cached.parent.mkdir(parents=True)
+    py_compile.compile(str(place.root / LAYERS), cfile=str(cached), doraise=True)
+    before = snapshot(place.top / "prefix")
+    args, raw = place.stage_args()
+    context = place.begin()
+    op(context, "stage", raw, **{**args, "pycache_prefix": str(place.top / "prefix")})
+    op(context, "swap")
+    context.session.close()
+    assert not cached.exists()
+    lose_all(place)
+    assert undo_orphan(place)["left"] == []
+    assert differences(before, snapshot(place.top / "prefix")) == []
+    assert place.changes() == []
+
+
+def test_the_lock_says_what_became_of_the_server(place):
+    """Untouched, about to be stopped, or not running before: a revert has to know which."""
+
+    def server():
+        return json.loads(lock_of(place).read_text())["server"]
+
+    main = place.start_server()
+    context = place.begin()
+    stage(place, context)
+    op(context, "describe-server", pid=main.pid, start_time=main.start_time)
+    assert server() == "untouched"
+    op(context, "stop-server", which="original", timeout_s=5, port=None, announce=True)
+    assert server() == "stopped"
+    op(context, "stop-server", which="original", timeout_s=5, port=None)
+    op(context, "swap")
+    assert server() == "stopped"
+    op(context, "revert")
+    op(context, "restore-server")
+    op(context, "finish")
+    context = place.begin(session="s2")
+    stage(place, context)
+    op(context, "describe-server", pid=None, argv=["sleep", "1"], env={}, cwd=None)
+    op(context, "start-server", argv=list(DEBUG), env_set={"MARK": str(place.top)}, env_unset=[])
+    assert server() == "absent"
+    context.session.close()
+    lose_all(place)
+    (seen,) = place.status()
+    assert (seen["server"], seen["ran"]) == ("unknown", False)
+    value = op(Context(place.state), "recover", session="s2", host="gpu0", lock=seen["lock"])
+    assert (value["left"], "lost" in value) == ([], False)
+    assert place.changes() == []
+
+
+def test_an_orphan_whose_server_was_left_alone(place):
+    """Where only files were touched, nothing else is missing: it ends as any other session."""
+    context = place.begin()
+    stage(place, context)
+    op(context, "swap")
+    context.session.close()
+    lose_all(place)
+    (seen,) = place.status()
+    assert seen["server"] == "untouched"
+    value = undo_orphan(place)
+    assert (value["left"], "lost" in value) == ([], False)
+    assert value["report"] == [f"its directory was lost: undone from `{lock_of(place)}`"]
     assert place.changes() == []
