@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import tempfile
+from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 
@@ -42,16 +43,20 @@ def command(
             for m in run.fleet.members
             if m.found is not None
         }
+        notes = run.list_notes()
     if as_json:
         facts = plan_facts(plan) | {
-            "restart": {h: {"before": a, "after": b} for h, (a, b) in lives.items()}
+            "restart": {h: {"before": a, "after": b} for h, (a, b) in lives.items()},
+            "notes": notes,
         }
         click.echo(json.dumps(facts, indent=2, ensure_ascii=False))
         return
-    _show(plan, lives)
+    _show(plan, lives, notes)
 
 
-def _show(plan: Plan, lives: dict[str, tuple[tuple[str, ...], tuple[str, ...]]]) -> None:
+def _show(
+    plan: Plan, lives: dict[str, tuple[tuple[str, ...], tuple[str, ...]]], notes: Sequence[str]
+) -> None:
     for file in plan.files:
         hosts = fold_hosts(file.hosts)
         if file.before_sha256 is None:
@@ -66,6 +71,8 @@ def _show(plan: Plan, lives: dict[str, tuple[tuple[str, ...], tuple[str, ...]]])
         click.echo("\n".join(f"- {line}" for line in before))
         click.echo(f"# {host}: its debug life")
         click.echo("\n".join(f"+ {line}" for line in after))
+    for note in notes:
+        click.echo(f"note: {note}", err=True)
     for warning in plan.warnings:
         click.echo(f"warning: {warning}", err=True)
     click.echo("nothing was written on any host", err=True)

@@ -40,6 +40,7 @@ __all__ = [
 _EXEC_WRAPPERS = frozenset(
     ["chrt", "env", "ionice", "nice", "nohup", "numactl", "setsid", "stdbuf", "taskset"]
 )
+_SCRIPTS = tuple(f"{shell} " for shell in ("sh", "bash", "dash", "zsh", "ksh", "ash"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +185,12 @@ def _naming_owner(agent: AgentClient, server: Server, rank: int) -> Iterator[Non
 
 
 def _life_of(description: Mapping[str, Any]) -> Life:
-    return Life(tuple(description["argv"]), cwd=description["cwd"])
+    script = description["wrapper"] or ""
+    notes: tuple[str, ...] = ()
+    # Of programs of other kinds nobody can tell whether they do more than wait.
+    if script.startswith(_SCRIPTS):
+        notes = (f"`{script}` waits for the server and is not started again with it",)
+    return Life(tuple(description["argv"]), cwd=description["cwd"], notes=notes)
 
 
 def _is_run_by(command: tuple[str, ...], argv: tuple[str, ...]) -> bool:

@@ -29,8 +29,8 @@ class Life:
     """One start of a server: `env_set` and `env_unset` change the environment it runs in.
 
     That environment is the running server's own, or where it did not run, the agent's. `slot` is
-    the place in `argv` for a session's arguments, where that is not its end. `notes` say what a
-    session's changes replaced or did not find.
+    the place in `argv` for a session's arguments, where that is not its end. `notes` say what does
+    not come back with it, and what a session's changes replaced or did not find.
     """
 
     argv: tuple[str, ...]
@@ -96,7 +96,7 @@ def debug_life(original: Life, restart: Restart) -> Life:
         argv=tuple(argv),
         env_set=env_set,
         env_unset=(*kept, *unset),
-        notes=tuple(notes),
+        notes=(*original.notes, *notes),
     )
 
 

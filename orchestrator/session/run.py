@@ -144,6 +144,14 @@ class Run:
         assert member.found is not None
         return debug_life(member.found.original, self.job.session.restart)
 
+    def list_notes(self) -> list[str]:
+        """What there is to know of the debug lives and of what comes back, each once."""
+        hosts: dict[str, list[str]] = {}
+        for member in [m for m in self.fleet.members if m.found is not None]:
+            for note in self.life(member).notes:
+                hosts.setdefault(note, []).append(member.name)
+        return [f"{fold_hosts(names)}: {note}" for note, names in hosts.items()]
+
     def _close(self) -> None:
         for member in self.fleet.members:
             if member.agent is not None:
@@ -185,6 +193,8 @@ class Run:
         self.run_dir.write_plan(plan)
         for warning in plan.warnings:
             self.fleet.progress.note(f"warning: {warning}")
+        for note in self.list_notes():
+            self.fleet.progress.note(f"note: {note}")
         return plan
 
     def _end(self, plan: Plan, met: bool | None) -> None:

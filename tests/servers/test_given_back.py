@@ -6,6 +6,7 @@ import json
 import os
 import re
 import resource
+import shlex
 import signal
 import subprocess
 import sys
@@ -43,6 +44,7 @@ class Place:
         decade = launch.find_free_decade(1)
         self.port = decade * 10
         self.argv = launch.fill(launch.server_command(decade, 1, "EAGLE3", PYTHON), 0)
+        self.restart: dict[str, Any] = {"add_args": ["--disable-cuda-graph"]}
         self.env = {
             "PATH": "/usr/bin:/bin",
             "PYTHONPATH": str(self.site),
@@ -106,6 +108,7 @@ class Place:
         (project / "inventory.yaml").write_text(json.dumps(inventory))
         session = project / "sessions" / "session.yaml"
         text = layout.session_text().replace("times: 3", "times: 1")
+        text = re.sub(r"^restart: .*$", f"restart: {json.dumps(self.restart)}", text, flags=re.M)
         session.write_text(text + "\n")
         temporary = self.folder / "tmp"
         temporary.mkdir(exist_ok=True)
@@ -271,6 +274,24 @@ def test_a_server_that_nobody_can_stop(place: Place):
         "here: files are as they were, server is as it was\n"
         "here: its server could not be stopped and runs on\n",
     )
+
+
+def test_what_a_plan_tells_of_the_server(place: Place):
+    """An argument that is not there, one that is replaced, and a script that only waits."""
+    script = place.folder / "run.sh"
+    script.write_text(f"#!/bin/sh\n{shlex.join(place.argv)}\necho over\n")
+    place.argv = ("sh", str(script))
+    shell = place.start(lambda: None)
+    place.restart = {"remove_args": ["--no-such-flag"], "add_args": ["--tp", "1"]}
+    done = place.run("adopt", "plan")
+    assert done.returncode == 0, done.stderr
+    notes = [line for line in done.stderr.splitlines() if line.startswith("note: ")]
+    assert notes == [
+        f"note: here: `sh {script} (pid {shell})` waits for the server and is not started again"
+        " with it",
+        "note: here: `--no-such-flag` is not among its arguments: nothing to remove",
+        "note: here: `--tp 2` is replaced by `--tp 1`",
+    ]
 
 
 def test_arguments_need_a_place_in_a_start_command(place: Place):

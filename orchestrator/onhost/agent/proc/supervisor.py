@@ -106,9 +106,11 @@ def find_wrapper(pid: int, processes: Dict[int, procfs.Stat]) -> Optional[str]:
     if parent is None or parent.pid in (1, os.getpid()) or parent.comm in _HOLDERS:
         return None
     argv = procfs.parse_strings(procfs.read_cmdline(parent.pid))
-    if not argv or any("sgldbg" in word for word in argv):
+    if not argv:
         return None
-    if parent.comm in _SHELLS and _read_script(parent.pid) is None:
+    if parent.comm in _SHELLS:
+        return None if _read_script(parent.pid) is None else name_process(parent.pid)
+    if any("sgldbg" in word for word in argv):  # an agent, which has what it started as a child
         return None
     return name_process(parent.pid)
 
