@@ -1,4 +1,5 @@
 import pytest
 
 # Not test modules, but what they assert fails tests: the values must be shown.
-pytest.register_assert_rewrite("tests.real_sglang.traces", "tests.real_sglang.byhand")
+for _name in ("traces", "byhand", "bystanders", "library_answers"):
+    pytest.register_assert_rewrite(f"tests.real_sglang.{_name}")

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
 
 from tests.real_sglang import server
+from tests.real_sglang.facts import Facts, read_facts, read_start_time, read_words
 from tests.real_sglang.server import Launch, Running
 
 # It begins unlike the warm-up's "The capital city of France is", whose prefix would be cached: then
@@ -19,21 +19,6 @@ PROMPT = "Once upon a midnight dreary"
 PROMPT_TOKENS = len(PROMPT)
 # A lease of two minutes, a stop, and some air.
 GUARD_TIMEOUT_S = 200.0
-
-
-@dataclass(frozen=True)
-class Facts:
-    """What one main process looks like from outside; all of it must be given back."""
-
-    argv: tuple[str, ...]
-    environ: dict[str, str]
-    cwd: str
-    status: dict[str, str]
-    limits: str
-    affinity: frozenset[int]
-    nice: int
-    stdout: str
-    stderr: str
 
 
 class ByHand:
@@ -78,6 +63,7 @@ class ByHand:
 
     def start(self) -> None:
         """Start all nodes and wait until each is ready."""
+        self.started = ()
         for rank, launch in enumerate(self.launches):
             self.started += (server.start(launch, self.folder / f"node{rank}"),)
         for running in self.started:
@@ -87,14 +73,24 @@ class ByHand:
         """The main process of each node, whoever started it; exactly one each."""
         found = []
         for rank, launch in enumerate(self.launches):
-            pids = [pid for pid in _pids() if _words(pid, "cmdline") == launch.argv]
+            pids = [pid for pid in _pids() if read_words(pid, "cmdline") == launch.argv]
             assert len(pids) == 1, f"node {rank} should have one main process, has {pids}"
             found.append(pids[0])
         return found
 
     def facts(self) -> list[Facts]:
         """How each main process runs."""
-        return [_facts(pid) for pid in self.mains()]
+        return [read_facts(pid) for pid in self.mains()]
+
+    def life(self, rank: int = 0) -> dict[int, int]:
+        """Every process of the node, whichever life this is, with its start time."""
+        (main,) = self._alive(self.launches[rank])
+        started = {pid: read_start_time(pid) for pid in server.tree(main)}
+        return {pid: time for pid, time in started.items() if time is not None}
+
+    def logs(self) -> list[Path]:
+        """The files that the nodes write to: stdout and stderr of each."""
+        return [path for r in self.started for path in (r.stdout, r.stderr)]
 
     def tokens(self) -> list[int]:
         """What it answers to the prompt."""
@@ -106,20 +102,24 @@ class ByHand:
             return
         server.wait_for(lambda: not self._guards(), GUARD_TIMEOUT_S, lambda: f"{self._guards()}")
         logs = self.started[0].stdout, self.started[0].stderr
-        alive = [
-            Running(pid, _port(launch.argv), *logs)
-            for launch in self.launches
-            for pid in _pids()
-            if _is_a_life_of(launch, _words(pid, "cmdline"))
-        ]
-        server.stop(alive)
+        server.stop(
+            [
+                Running(pid, _port(launch.argv), *logs)
+                for launch in self.launches
+                for pid in self._alive(launch)
+            ]
+        )
+
+    def _alive(self, launch: Launch) -> list[int]:
+        """The main process of a node in any of its lives, where there is one."""
+        return [pid for pid in _pids() if _is_a_life_of(launch, read_words(pid, "cmdline"))]
 
     def _guards(self) -> list[int]:
         """Guards and agents at work, which name their session's directory in their arguments."""
         return [
             pid
             for pid in _pids()
-            for word in _words(pid, "cmdline")
+            for word in read_words(pid, "cmdline")
             if any(word.startswith(f"{state}/sessions/") for state in self.states)
         ]
 
@@ -138,30 +138,3 @@ def _pids() -> list[int]:
     mine = os.getpid()
     every = (int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit())
     return [pid for pid in every if pid != mine and server.is_alive(pid)]
-
-
-def _words(pid: int, name: str) -> tuple[str, ...]:
-    """The NUL-separated words of a file in /proc/PID."""
-    try:
-        data = Path(f"/proc/{pid}/{name}").read_bytes()
-    except OSError:
-        return ()
-    return tuple(word.decode(errors="surrogateescape") for word in data.split(b"\0")[:-1])
-
-
-def _facts(pid: int) -> Facts:
-    environ = dict(word.split("=", 1) for word in _words(pid, "environ"))
-    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
-    status = dict(line.split(":\t", 1) for line in lines if ":\t" in line)
-    kept = ("Umask", "Uid", "Gid", "Groups", "NoNewPrivs", "Cpus_allowed_list")
-    return Facts(
-        argv=_words(pid, "cmdline"),
-        environ=environ,
-        cwd=os.readlink(f"/proc/{pid}/cwd"),
-        status={key: status[key] for key in kept},
-        limits=Path(f"/proc/{pid}/limits").read_text(),
-        affinity=frozenset(os.sched_getaffinity(pid)),
-        nice=os.getpriority(os.PRIO_PROCESS, pid),
-        stdout=os.readlink(f"/proc/{pid}/fd/1"),
-        stderr=os.readlink(f"/proc/{pid}/fd/2"),
-    )

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +14,7 @@ from orchestrator.model.inventory import Host
 from tests.real_sglang import environment as building
 from tests.real_sglang import install
 from tests.real_sglang.environment import Environment
+from tests.real_sglang.surroundings import own_cgroup
 from tests.real_sglang.traces import Hosts
 from tests.sshd import Sshd
 
@@ -31,6 +34,13 @@ def environment() -> Environment:
         install.repair(found)
     assert install.record_differences(found.site_packages) == []
     return found
+
+
+@pytest.fixture(scope="module")
+def cgroup() -> Iterator[Path | None]:
+    """A cgroup for the server of a module, where the machine lets us make one."""
+    with own_cgroup(f"sgldbg-real-{os.getpid()}") as folder:
+        yield folder
 
 
 @pytest.fixture(scope="session")

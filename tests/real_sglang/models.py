@@ -121,6 +121,8 @@ def write_draft(folder):
         "t2d": torch.ones(VOCABULARY, dtype=torch.bool),
     }
     weights.update(layer_weights("midlayer", 2 * HIDDEN))
+    # Finds no parameter: what a renamed module leaves in a checkpoint, dropped without a word.
+    weights["midlayer.renamed_proj.weight"] = torch.zeros(HIDDEN, HIDDEN)
     save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
 
 

@@ -120,12 +120,22 @@ def write_project(
 def run(session: Path, home: Path) -> Result:
     """Call `sgldbg run --json` from the project's folder."""
     project = session.parent.parent
+    done = call(session, home, "run", "--json")
+    assert done.stdout.startswith("{"), f"exit {done.returncode}, no JSON:\n{done.stderr}"
+    answer = json.loads(done.stdout)
+    # A session that fails early has none; its message then stands in the failing comparison.
+    records = project / answer["run_dir"] / "records.jsonl"
+    lines = records.read_text().splitlines() if records.exists() else []
+    return Result(done.returncode, answer, done.stderr, [json.loads(line) for line in lines])
+
+
+def call(session: Path, home: Path, command: str, *words: str) -> subprocess.CompletedProcess[str]:
+    """Any command of `sgldbg` for the session, from the project's folder."""
     environ = {**os.environ, "HOME": str(home), "SGLDBG_STATE": str(home / "state")}
     environ["PYTHONPATH"] = str(CHECKOUT)
-    command = [sys.executable, "-m", "orchestrator", "run", "--json", str(session)]
-    done = subprocess.run(
-        command,
-        cwd=project,
+    return subprocess.run(
+        [sys.executable, "-m", "orchestrator", command, str(session), *words],
+        cwd=session.parent.parent,
         env=environ,
         stdin=subprocess.DEVNULL,
         capture_output=True,
@@ -133,9 +143,3 @@ def run(session: Path, home: Path) -> Result:
         timeout=RUN_TIMEOUT_S,
         check=False,
     )
-    assert done.stdout.startswith("{"), f"exit {done.returncode}, no JSON:\n{done.stderr}"
-    answer = json.loads(done.stdout)
-    # A session that fails early has none; its message then stands in the failing comparison.
-    records = project / answer["run_dir"] / "records.jsonl"
-    lines = records.read_text().splitlines() if records.exists() else []
-    return Result(done.returncode, answer, done.stderr, [json.loads(line) for line in lines])

@@ -36,6 +36,8 @@ class Launch:
     argv: tuple[str, ...]
     environ: Mapping[str, str]
     cwd: Path
+    # What the shell that starts it does first, such as `ulimit` and `umask`.
+    prepare: Callable[[], None] | None = None
 
 
 @dataclass(frozen=True)
@@ -73,7 +75,8 @@ def command(
     argv += ["--model-path", str(environment.models / "target"), "--dtype", "float32"]
     argv += ["--device", "cpu", "--host", "127.0.0.1", "--port", str(port), "--tp", str(tp)]
     argv += ["--max-total-tokens", "2048", "--max-running-requests", "4"]
-    argv += ["--disable-overlap-schedule"]
+    # Else each idle scheduler takes a core, which others need to start.
+    argv += ["--disable-overlap-schedule", "--sleep-on-idle"]
     if algorithm is None:
         argv += ["--attention-backend", "torch_native"]
     else:
@@ -81,7 +84,7 @@ def command(
     if nnodes > 1:
         argv += ["--nnodes", str(nnodes), "--node-rank", str(node_rank)]
         argv += ["--dist-init-addr", str(init_addr)]
-    return Launch(tuple(argv), _environ(environment, home, packages), home)
+    return Launch(tuple(argv), _environ(environment, home, packages, tp), home)
 
 
 def _speculation(environment: Environment, algorithm: str) -> list[str]:
@@ -98,7 +101,9 @@ def _speculation(environment: Environment, algorithm: str) -> list[str]:
     ]
 
 
-def _environ(environment: Environment, home: Path, packages: Path | None) -> dict[str, str]:
+def _environ(
+    environment: Environment, home: Path, packages: Path | None, tp: int
+) -> dict[str, str]:
     """Small and whole: nothing of the test's own environment reaches the server."""
     paths = [str(path) for path in (packages, environment.shim) if path]
     return {
@@ -108,7 +113,7 @@ def _environ(environment: Environment, home: Path, packages: Path | None) -> dic
         "PYTHONPATH": ":".join(paths),
         "SGLANG_USE_CPU_ENGINE": "1",
         # one entry per worker, where a machine has a single NUMA node
-        "SGLANG_CPU_OMP_THREADS_BIND": "|".join(str(cpu) for cpu in _two_cpus()),
+        "SGLANG_CPU_OMP_THREADS_BIND": "|".join(str(cpu) for cpu in _ends(allowed_cpus())[:tp]),
         "OMP_NUM_THREADS": "1",
         "MKL_NUM_THREADS": "1",
         "TOKENIZERS_PARALLELISM": "false",
@@ -121,8 +126,12 @@ def _environ(environment: Environment, home: Path, packages: Path | None) -> dic
     }
 
 
-def _two_cpus() -> list[int]:
-    cpus = sorted(os.sched_getaffinity(0))
+def allowed_cpus() -> list[int]:
+    """Those that we may run on, in order."""
+    return sorted(os.sched_getaffinity(0))
+
+
+def _ends(cpus: Sequence[int]) -> list[int]:
     return [cpus[0], cpus[-1]]
 
 
@@ -145,7 +154,13 @@ def start(launch: Launch, folder: Path) -> Running:
     stdout, stderr = folder / "server.out", folder / "server.err"
     shell = ["/bin/sh", "-c", BY_HAND, "sh", str(stdout), str(stderr), *launch.argv]
     done = subprocess.run(
-        shell, env=dict(launch.environ), cwd=launch.cwd, capture_output=True, check=True, timeout=30
+        shell,
+        env=dict(launch.environ),
+        cwd=launch.cwd,
+        preexec_fn=launch.prepare,
+        capture_output=True,
+        check=True,
+        timeout=30,
     )
     port = int(launch.argv[launch.argv.index("--port") + 1])
     return Running(int(done.stdout), port, stdout, stderr)
@@ -172,9 +187,14 @@ def stop(servers: Sequence[Running]) -> None:
     try:
         wait_for(lambda: not any(map(is_alive, trees)), STOP_TIMEOUT_S, lambda: "still running")
     except AssertionError:
-        for pid in trees:
-            _signal(pid, signal.SIGKILL)
-        wait_for(lambda: not any(map(is_alive, trees)), 30, lambda: f"SIGKILL left {trees}")
+        kill(sorted(trees))
+
+
+def kill(pids: Sequence[int]) -> None:
+    """End processes that nobody shuts down any more."""
+    for pid in pids:
+        _signal(pid, signal.SIGKILL)
+    wait_for(lambda: not any(map(is_alive, pids)), 30, lambda: f"SIGKILL left {pids}")
 
 
 def generate(url: str, text: str, tokens: int = 12) -> list[int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,31 +12,39 @@ from tests.real_sglang import install, project, server
 from tests.real_sglang.byhand import ByHand
 from tests.real_sglang.environment import Environment
 from tests.real_sglang.project import FUSED_WHERE_ASKED
+from tests.real_sglang.surroundings import make_odd
 from tests.real_sglang.traces import Hosts, Witness
 
-pytestmark = [pytest.mark.sglang, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.sglang, pytest.mark.timeout(900)]
 
 
 @pytest.fixture(scope="module")
 def byhand(
-    environment: Environment, hosts: Hosts, tmp_path_factory: pytest.TempPathFactory
+    environment: Environment,
+    hosts: Hosts,
+    cgroup: Path | None,
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[ByHand]:
-    """Two nodes, each with an install of its own as two machines have."""
+    """Two nodes, each with an install of its own as two machines have, and a core of its own."""
+    cpus = server.allowed_cpus()
     home = tmp_path_factory.mktemp("two-hosts")
     second = install.copy_package(environment, home / "site")
     meeting = f"127.0.0.1:{server.free_port()}"
     launches = [
-        server.command(
-            environment,
-            server.free_port(),
-            "EAGLE3",
-            home=home,
-            nnodes=2,
-            node_rank=rank,
-            init_addr=meeting,
-            packages=packages,
+        replace(
+            server.command(
+                environment,
+                server.free_port(),
+                "EAGLE3",
+                home=home,
+                nnodes=2,
+                node_rank=rank,
+                init_addr=meeting,
+                packages=packages,
+            ),
+            prepare=make_odd([cpu], cgroup),
         )
-        for rank, packages in enumerate((None, second))
+        for rank, packages, cpu in ((0, None, cpus[0]), (1, second, cpus[-1]))
     ]
     with ByHand(launches, home, [environment.site_packages, second], hosts.states) as running:
         yield running

@@ -12,6 +12,8 @@ from typing import Any
 from tests.real_sglang import install
 from tests.real_sglang.byhand import ByHand
 
+RECORD_MARK = b"@sgldbg1 "
+
 
 @dataclass
 class Hosts:
@@ -38,6 +40,7 @@ class Witness:
             assert install.record_differences(site_packages) == []
         self.trees = [install.snapshot(path) for path in self.byhand.installs]
         self.facts = self.byhand.facts()
+        self.logs = [path.read_bytes() for path in self.byhand.logs()]
         self.tokens = self.byhand.tokens()
 
     def __exit__(
@@ -54,6 +57,10 @@ class Witness:
             assert install.record_differences(site_packages) == []
             assert install.changes(before, install.snapshot(site_packages)) == []
         assert self.byhand.facts() == self.facts
+        for written, path in zip(self.logs, self.byhand.logs(), strict=True):
+            now = path.read_bytes()
+            assert now.startswith(written), f"{path} was not appended to"
+            assert RECORD_MARK not in now, f"{path} holds what belongs to the session"
         assert self.byhand.tokens() == self.tokens
         assert leftovers(self.hosts.states) == []
 
