@@ -192,7 +192,7 @@ class SessionState:
             "since": begun.get("since", 0),
             "until": until,
             "deadline_s": deadline_s,
-            "state_dir": self.state_dir,
+            "state_dir": begun.get("state_dir", self.state_dir),
             "machine": begun.get("machine"),
             "processes": lease.read_process_space(),
             "guard": self.facts.guard,

@@ -62,6 +62,7 @@ def _begin(
         "boot_id": lease.read_boot_id(),
         "since": round(time.time(), 3),
         "probe_dir": probe_dir,
+        "state_dir": session.state_dir,
     }
     with files.refusing("the session could not begin"), session.step("begin", **detail) as done:
         probedir.make(probe_dir)

@@ -45,7 +45,8 @@ def make_records(path: str, holder: lock.Holder) -> List[Record]:
 
 def _begin(holder: lock.Holder) -> Record:
     session, host = holder["session"], holder["host"]
-    named = {name: holder[name] for name in ("holder", "hostname", "machine", "boot_id", "since")}
+    names = ("holder", "hostname", "machine", "boot_id", "since", "state_dir")
+    named = {name: holder[name] for name in names}
     probe_dir = probedir.find_path(session, host)
     return dict(named, kind="intent", step="begin", session=session, host=host, probe_dir=probe_dir)
 

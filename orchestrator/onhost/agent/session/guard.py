@@ -216,7 +216,11 @@ class _Guard:
         if before is not None:
             before.close()
         lost = self._memory.lost
-        self._memory.give_back()
+        try:
+            self._memory.give_back()
+        except OSError as error:
+            self.trace("the directory cannot be written: %s" % error)
+            self._directory = self._memory.move()
         if lost:
             duplicate.supplement(self._directory)
         return recover.take_over(self._directory, lease.GUARD, 30.0)
@@ -231,6 +235,7 @@ class _Guard:
                     session.note("report", by=lease.GUARD, text=text)
             if not value["left"]:
                 life.forget_server(session)
+                self._memory.forget_place()
                 return True
         drifted = [report for report in value["files"] if report["state"] == "drift"]
         return len(drifted) == len(value["left"])

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
+import tempfile
 from typing import Callable, Dict, Optional, Tuple
 
 from ..held import journal, lease, rebuild
@@ -24,6 +26,7 @@ class Memory:
     def __init__(self, directory: str) -> None:
         self.lost = False
         self._directory = directory
+        self._place = ""
         self._stamps: Dict[str, _Stamp] = {}
         self._contents: Dict[str, bytes] = {}
         self._lease: Optional[Lease] = None
@@ -72,6 +75,26 @@ class Memory:
         if self._lease is not None and (self.lost or lease.read(self._directory) is None):
             with lease.exclusive(self._directory):
                 lease.write(self._directory, lease.over(self._lease))
+
+    def move(self) -> str:
+        """Make the directory in a place of our own, and return where it is now.
+
+        Where a home is gone or takes nothing, files and server must come back all the same.
+        """
+        self.forget_place()
+        self._place = tempfile.mkdtemp(prefix="sgldbg-lost-")
+        folder, host = os.path.split(self._directory)
+        name = os.path.basename(folder)
+        self._directory = os.path.join(self._place, "sessions", name, host)
+        self.lost = True
+        self.give_back()
+        return self._directory
+
+    def forget_place(self) -> None:
+        """Remove what `move` made, if it did."""
+        if self._place:
+            shutil.rmtree(self._place)
+            self._place = ""
 
 
 def _has_begun(data: bytes) -> bool:
