@@ -150,9 +150,10 @@ def _show(records: Sequence[Record], *, as_json: bool) -> None:
         worker = label_of_title(record.title) or f"pid {record.pid}"
         values = [value_text(name, value) for name, value in record.values.items()]
         values += [f"{name}: {text}" for name, text in record.errors.items()]
-        note = f" ({record.note})" if record.note else ""
+        note = f"({record.note})" if record.note else ""
         # Captured text may come from a user's prompt: one line, and nothing for the terminal.
-        shown = make_visible(f"{', '.join(values)}{note}").replace("\n", "\\n")
+        said = " ".join(filter(None, [", ".join(values), note]))
+        shown = make_visible(said).replace("\n", "\\n")
         click.echo(f"{record.host} {worker} {record.kind}: {shown}")
 
 

@@ -80,7 +80,7 @@ def session_lines(session: Mapping[str, Any]) -> list[str]:
         ]
     guard = f"guard {session['guard']}"
     if session["deadline_s"] is None:
-        until, guard = "without an end", "no guard, as kept"
+        until, guard = "without an end", "no guard"
     elif session["expired"]:
         until = "its lease is over"
     else:

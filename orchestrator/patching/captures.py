@@ -278,7 +278,7 @@ def _did_you_mean(name: str, real: str, standing: Standing) -> list[str]:
     for names in (local, module, dir(builtins)):
         near = difflib.get_close_matches(name, names, 1, 0.7)
         if near:
-            hints.append(f"did you mean `{near[0]}`")
+            hints.append(f"did you mean `{near[0]}`?")
             break
     return hints
 

@@ -56,7 +56,7 @@ def missing_scope(source: Source, anchor: Anchor, span: Span | None) -> PatchErr
     last = wanted.rsplit(".", 1)[-1]
     near = [n for n in names if n.rsplit(".", 1)[-1] == last][:SHOWN]
     near += [n for n in difflib.get_close_matches(wanted, names, SHOWN, LIKE) if n not in near]
-    hints = [f"did you mean `{yaml_line('in', n)}`" for n in near]
+    hints = [f"did you mean `{yaml_line('in', n)}`?" for n in near]
     return PatchError(
         f"`{source.file}` has no `{wanted}`",
         state="not found",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -62,10 +63,29 @@ def test_apply_status_keep_revert(
     )
     status = sgldbg("status", *inventory)
     assert status.code == 7
-    assert "patched, kept, without an end, no guard, as kept, server debug life" in status.out
+    where = "session ID-eagle3-zero-acceptance of USER@HOST since WHEN"
+    assert (status.out, status.err) == (
+        "".join(
+            f"{host}: {where}: patched, kept, without an end, no guard, server debug life\n"
+            f"{host}:   HOSTS/{host}/site/sglang/_sgldbg.py: patched\n"
+            f"{host}:   HOSTS/{host}/site/sglang/srt/models/llama_eagle3.py: patched\n"
+            for host in world.names
+        ),
+        "hint: `sgldbg revert --all` ends what is left\n",
+    )
     refused = sgldbg("run", session, "--runs", tmp_path / "runs")
     assert refused.code == 5
-    assert "left so by `sgldbg keep`, kept without an end" in refused.err
+    # Hosts that began within different seconds say the same one by one.
+    blocks = dict.fromkeys(re.sub(r" --> hosts? .*\n", "", refused.err).split("\n\n"))
+    assert "\n\n".join(blocks) == (
+        "error: the install is in use by session `ID-eagle3-zero-acceptance` of USER@HOST since"
+        " WHEN\n"
+        "note: left so by `sgldbg keep`, kept without an end\n"
+        "hint: if its owner does not need it any more, `sgldbg revert --all` ends it\n\n"
+        "error: `look` failed on demo-[0-1]\n"
+        "demo-[0-1]: nothing was written, server was not touched\n"
+        "run directory: TMP/runs/TIME-eagle3-zero-acceptance\n"
+    )
     reverted = sgldbg("revert", session)
     world.assert_as_before()
     assert (reverted.code, reverted.err) == (0, "")

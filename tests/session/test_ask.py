@@ -49,8 +49,10 @@ def test_ask(applied: Path, sgldbg: Command) -> None:
     seen: list[set[int]] = []
     wrong = sgldbg("ask", applied, "--site", SITE, "--capture", "hidden_state")
     assert wrong.code == 4
-    assert "`hidden_state` is not bound in `LlamaModel.forward`" in wrong.err
-    assert "did you mean `hidden_states`" in wrong.err
+    assert wrong.err == (
+        "error: `hidden_state` is not bound in `LlamaModel.forward`, nor in its module\n"
+        "hint: did you mean `hidden_states`?\n"
+    )
     unknown = sgldbg("ask", applied, "--site", "x.1", "--capture", "embeds")
     assert (unknown.code, unknown.err) == (
         6,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.session.command import call
+from tests.session.command import call, told
 from tests.session.world import Project, World
 
 PATCH = """patch: eagle3-draft-input
@@ -48,7 +48,23 @@ def test_every_kind_of_edit_in_one_session(
     refused = call(monkeypatch, "run", session, "--runs", tmp_path / "runs")
     single.assert_as_before()
     assert refused.code == 4
-    assert "`eagle3-draft-input.3` and `eagle3-draft-input.1` change the same code" in refused.err
+    file = "TMP/project/patches/eagle3-draft-input.yaml"
+    assert told(refused.err, tmp_path) == (
+        "error: `eagle3-draft-input.3` and `eagle3-draft-input.1` change the same code\n"
+        f" --> {file}:4:12\n"
+        "  |\n"
+        "4 |   - where: {file: sglang/srt/models/llama_eagle3.py, in: LlamaModel.forward,"
+        " wrap: self.fc($$$)}\n"
+        f"  |            {'^' * 85}\n"
+        " ::: sglang/srt/models/llama_eagle3.py on demo-0\n"
+        f"note: `eagle3-draft-input.3` ({file}:10:5) replaces line 45:"
+        " `if hidden_states.shape[-1] != embeds.shape[-1]:`\n"
+        f"note: `eagle3-draft-input.1` ({file}:4:5) stands inside line 46:"
+        " `hidden_states = self.fc(hidden_states)`\n"
+        "hint: use one of them, or put both changes into one edit\n"
+        "demo-0: nothing was written, server was not touched\n"
+        "run directory: TMP/runs/TIME-eagle3-zero-acceptance\n"
+    )
 
     small.patch = PATCH.replace("wrap: self.fc($$$)", "wrap: self.midlayer($$$)")
     result = call(monkeypatch, "run", small.write(), "--runs", tmp_path / "again")
