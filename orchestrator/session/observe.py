@@ -14,6 +14,7 @@ from orchestrator.planning.view import HostView
 from orchestrator.servers.base import Found, Life, find, for_host
 from orchestrator.session.ending import show_time
 from orchestrator.session.member import Member
+from orchestrator.session.regain import tell_lost
 from orchestrator.transport.base import Transport
 
 _CONNECT_S = 20.0
@@ -128,6 +129,8 @@ def end_leftovers(member: Member) -> str:
         if not value["left"]:
             ended.append(left["session"])
             member.notes.append(f"ended the earlier session `{left['session']}` first")
+            if "lost" in value:  # what else would look like a server that did not run before
+                member.notes += [*value["report"], *tell_lost(value)]
     return f"ended {', '.join(ended)}" if ended else "none"
 
 

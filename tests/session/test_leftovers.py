@@ -1,0 +1,36 @@
+"""What a run ends before it begins, and what it says of that."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from orchestrator.agent.client import Reply
+from orchestrator.model.inventory import Host
+from orchestrator.session.member import Member
+from orchestrator.session.observe import end_leftovers
+from tests.session.test_regain import BACK, LOCK, left
+
+
+class FakeAgent:
+    """A host on which an earlier session has lost its directory."""
+
+    def call(self, op: str, args: Any = None, **kwargs: Any) -> Reply:
+        """One op; a session that is only known by its lock is only undone with it."""
+        if op == "status":
+            found = left("unknown", True) | {"expired": True, "elsewhere": None}
+            return Reply({"sessions": [found]})
+        assert (op, args) == ("recover", {"session": "s", "host": "k0", "lock": LOCK})
+        return Reply(BACK)
+
+
+def test_an_earlier_session_that_lost_its_directory() -> None:
+    """It is ended, and its server, which nobody can start, is named with the new run's outcome."""
+    agent: Any = FakeAgent()
+    member = Member(Host("k0"), 0, agent=agent)
+
+    assert end_leftovers(member) == "ended s"
+    assert member.notes == [
+        "ended the earlier session `s` first",
+        f"its directory was lost: undone from `{LOCK}`",
+        "the debug life ran as `python3 -m sglang.launch_server --api-key [secret]`",
+    ]
