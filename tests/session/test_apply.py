@@ -61,7 +61,18 @@ def test_apply_status_keep_revert(
         0,
         "no host reverts by itself; `sgldbg revert` puts everything back\n",
     )
-    status = sgldbg("status", *inventory)
+    check_status_of_kept(sgldbg("status", *inventory), world)
+    check_refused_by_kept(sgldbg("run", session, "--runs", tmp_path / "runs"))
+    reverted = sgldbg("revert", session)
+    world.assert_as_before()
+    assert (reverted.code, reverted.err) == (0, "")
+    assert reverted.out == "demo-[0-1]: files are as they were, server is as it was\n"
+    assert sgldbg("status", *inventory).out == "demo-[0-1]: nothing is left\n"
+    assert sgldbg("revert", "--all", *inventory).out == "demo-[0-1]: nothing was left\n"
+
+
+def check_status_of_kept(status: Result, world: World) -> None:
+    """Whose it is, since when, and that nobody ends it."""
     assert status.code == 7
     where = "session ID-eagle3-zero-acceptance of USER@HOST since WHEN"
     assert (status.out, status.err) == (
@@ -73,7 +84,10 @@ def test_apply_status_keep_revert(
         ),
         "hint: `sgldbg revert --all` ends what is left\n",
     )
-    refused = sgldbg("run", session, "--runs", tmp_path / "runs")
+
+
+def check_refused_by_kept(refused: Result) -> None:
+    """Who finds it there is told whom to ask."""
     assert refused.code == 5
     # Hosts that began within different seconds say the same one by one.
     blocks = dict.fromkeys(re.sub(r" --> hosts? .*\n", "", refused.err).split("\n\n"))
@@ -86,12 +100,6 @@ def test_apply_status_keep_revert(
         "demo-[0-1]: nothing was written, server was not touched\n"
         "run directory: TMP/runs/TIME-eagle3-zero-acceptance\n"
     )
-    reverted = sgldbg("revert", session)
-    world.assert_as_before()
-    assert (reverted.code, reverted.err) == (0, "")
-    assert reverted.out == "demo-[0-1]: files are as they were, server is as it was\n"
-    assert sgldbg("status", *inventory).out == "demo-[0-1]: nothing is left\n"
-    assert sgldbg("revert", "--all", *inventory).out == "demo-[0-1]: nothing was left\n"
 
 
 def test_nobody_comes(single: World, small: Project, sgldbg: Command, tmp_path: Path) -> None:
