@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 
 import pytest
 
 from orchestrator.onhost.agent.files import plan
 from orchestrator.onhost.agent.held import lease, lock
+from orchestrator.onhost.agent.held.state import Context
 from orchestrator.onhost.agent.refusal import Refusal
-from orchestrator.onhost.agent.session import recover
-from tests.onhost.transaction.place import EDITED, SESSION, apply, op, sha256, stage
+from orchestrator.onhost.agent.session import begin, recover
+from tests.onhost.transaction.place import EDITED, SESSION, apply, no_guard, op, sha256, stage
 
 LAYERS = "sglang/srt/layers.py"
 LLAMA = "sglang/srt/models/llama.py"
@@ -138,3 +140,33 @@ def test_two_installs_do_not_disturb_each_other(place, tmp_path):
     op(second, "revert")
     op(second, "finish")
     assert other.changes() == []
+
+
+@pytest.mark.parametrize("lost", [0, 1])
+def test_a_session_that_gave_the_install_back_leaves_the_next_one_alone(place, lost):
+    """Reverted by its guard and not filed away: whoever ends it finds the next session's names.
+
+    It is the same where it died right after the release, before the line that says so.
+    """
+    first = place.begin()
+    stage(place, first)
+    op(first, "swap")
+    first.session.close()
+    place.expire()
+    guarded = recover.take_over(place.directory(), lease.GUARD, 5.0)
+    assert recover.run_tail(guarded)["left"] == []
+    guarded.close()
+    journal = Path(place.directory(), "journal.jsonl")
+    lines = journal.read_bytes().splitlines(keepends=True)
+    unlocked = next(n for n, line in enumerate(lines) if b'"done"' in line and b'"unlock"' in line)
+    journal.write_bytes(b"".join(lines[: unlocked + 1 - lost]))
+
+    second = Context(f"{place.state}-of-bob")
+    second.session = begin.begin(second.state_dir, place.begin_args(session="s2"), no_guard)
+    stage(place, second)
+    op(second, "swap")
+    assert place.recover(force=True)["left"] == []
+    assert (place.root / "sglang/srt/layers.py").read_bytes() == EDITED["sglang/srt/layers.py"]
+    assert op(second, "revert")["verified"]
+    op(second, "finish")
+    assert place.changes() == []

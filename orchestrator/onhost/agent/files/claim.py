@@ -82,6 +82,18 @@ def _is_lock(path: str) -> bool:
     return os.path.basename(path) == LOCK_NAME
 
 
+def has_let_go(session: SessionState) -> bool:
+    """Whether the session gave the install back, proven to be as it was.
+
+    From then on the names beside its files, and what is in them, are the next session's.
+    """
+    facts = session.facts
+    if facts.unlocked or not facts.unlocking:
+        return facts.unlocked
+    mine = session.lock_holder()  # it ended between the release and the line that says so
+    return not any(lock.is_mine(lock.read(path), mine) for path in facts.locks)
+
+
 def refuse_foreign(session: SessionState) -> None:
     """Refuse to undo what another session holds by now: the names beside its files are that one's.
 

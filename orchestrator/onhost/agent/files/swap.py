@@ -112,6 +112,8 @@ def _check_unchanged(one: PlannedFile) -> None:
 
 def remove_staged(session: SessionState) -> None:
     """Take the staged files away first, so that no late swap of a fenced agent can succeed."""
+    if claim.has_let_go(session):
+        return
     claim.refuse_foreign(session)
     with session.step("revert:staged"):
         for one in session.facts.files:
@@ -127,6 +129,8 @@ def put_back_early(session: SessionState) -> None:
     aside until then: who ends may still write one over that which was put back.
     """
     with session.locked():
+        if claim.has_let_go(session):
+            return
         claim.refuse_foreign(session)
         if shared.wait_for_members(session, 0.0):
             return
@@ -139,9 +143,12 @@ def revert(session: SessionState, force: bool = False) -> List[Report]:
 
     The state of a file is `reverted`, `removed`, `untouched`, `drift` (somebody else changed it:
     left alone without `force`) or `failed`; `why` says more where there is more to say. Files that
-    another host's server may still run from are `failed` until that one is over.
+    another host's server may still run from are `failed` until that one is over. Once the install
+    was given back nothing of it is touched any more.
     """
     with session.locked():
+        if claim.has_let_go(session):
+            return [_report_past(session, one) for one in session.facts.files]
         claim.refuse_foreign(session)
         if session.facts.sharing is not None:
             reports = shared.wait_until_back(session)[::-1]
@@ -157,6 +164,13 @@ def revert(session: SessionState, force: bool = False) -> List[Report]:
         clean = all(report["state"] in ("reverted", "removed", "untouched") for report in reports)
         session.note("reverted", verified=clean)
     return reports[::-1]
+
+
+def _report_past(session: SessionState, one: PlannedFile) -> Report:
+    back = "removed" if one.before_sha256 is None else "reverted"
+    state = back if one.file in session.facts.put_back else "untouched"
+    report = {"file": one.file, "path": one.path, "state": state, "kept": [], "why": ""}
+    return dict(report, sha256=_sha256_of(one))
 
 
 def _wait_for(one: PlannedFile, busy: List[str]) -> Report:
@@ -316,7 +330,7 @@ def patched_files(session: SessionState) -> Sequence[str]:
 def changed_files(session: SessionState) -> Sequence[str]:
     """Paths that still hold planned bytes of ours, or names of ours that are left beside them."""
     left = shared.changed_files(session)
-    for one in session.facts.files:
+    for one in session.facts.files if not claim.has_let_go(session) else ():
         if one.file in session.facts.swapping and _sha256_of(one) == one.after_sha256:
             left.append(one.path)
         if one.file in session.facts.staging:

@@ -79,6 +79,7 @@ class Facts:
         self.put_back: Set[str] = set()
         self.pycs: Dict[str, List[Record]] = {}
         self.verified: Optional[bool] = None
+        self.unlocking = False
         self.unlocked = False
         self.sharing: Optional[Record] = None
         self.left_share = False
@@ -155,6 +156,9 @@ class Facts:
         self.pycs[record["file"]] = record["dirs"]
         self.verified = None
 
+    def _unlocking(self, record: Record) -> None:
+        self.unlocking = True
+
     def _unlocked(self, record: Record) -> None:
         self.unlocked = True
 
@@ -194,6 +198,7 @@ _HANDLERS: Dict[Any, Any] = {
     ("swap:file", "intent"): Facts._swap,
     ("swap:pyc", "intent"): Facts._pyc,
     ("revert:file", "done"): Facts._put_back,
+    ("unlock", "intent"): Facts._unlocking,
     ("unlock", "done"): Facts._unlocked,
     ("describe", "done"): Facts._described,
     ("stop:original", "intent"): Facts._stopping,

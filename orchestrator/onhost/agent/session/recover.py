@@ -191,7 +191,7 @@ def _may_start(session: SessionState, value: Value, stopped: Optional[Value]) ->
 def unlock(session: SessionState) -> None:
     """Release the lock beside the install and give the directories their times back."""
     facts = session.facts
-    if not facts.locks:
+    if not facts.locks or facts.unlocked:
         return
     with session.step("unlock"):
         for path in facts.locks:
