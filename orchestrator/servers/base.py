@@ -38,7 +38,10 @@ __all__ = [
 
 # They replace themselves by the rest of their command line.
 _EXEC_WRAPPERS = frozenset(
-    ["chrt", "env", "ionice", "nice", "nohup", "numactl", "setsid", "stdbuf", "taskset"]
+    [
+        *("chrt", "env", "ionice", "nice", "nohup", "numactl", "prlimit", "setarch", "setpriv"),
+        *("setsid", "stdbuf", "taskset"),
+    ]
 )
 _SCRIPTS = tuple(f"{shell} " for shell in ("sh", "bash", "dash", "zsh", "ksh", "ash"))
 

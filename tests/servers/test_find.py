@@ -155,7 +155,12 @@ def test_a_command_that_runs(agent, bench: Bench, port):
     """A server of that very command line is treated as found; also behind what execs it."""
     child = bench.run("--port", str(port), "--node-rank", "0")
     command = (*bench.argv("--port", str(port)), "--node-rank", "{rank}")
-    for prefix in ((), ("taskset", "-c", "0"), ("/usr/bin/nohup",)):
+    for prefix in (
+        (),
+        ("taskset", "-c", "0"),
+        ("/usr/bin/nohup",),
+        ("prlimit", "--nofile=99", "--"),
+    ):
         server = bench.server(port, LaunchCommand((*prefix, *command), {"A": "1"}))
         found = find(agent, server, bench.install, bench.host, 0, 1)
         assert found.description is not None
