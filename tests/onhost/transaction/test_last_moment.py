@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import os
 
 import pytest
 
 from orchestrator.onhost.agent.files import files, shared
+from orchestrator.onhost.agent.held.state import Context
 from orchestrator.onhost.agent.refusal import Refusal
-from orchestrator.onhost.agent.session import recover
-from tests.onhost.transaction.place import NOBODY, op, stage
+from orchestrator.onhost.agent.session import begin, recover
+from tests.onhost.transaction.place import HOST, NOBODY, SESSION, no_guard, op, stage
 
 LAYERS = "sglang/srt/layers.py"
 
@@ -102,6 +104,27 @@ def test_a_change_after_a_kill_before_the_rename(place):
     assert [line.partition(" was ")[0] for line in place.changes()] == [
         f"site/{LAYERS}: {what}" for what in ("mtime_ns", "sha256")
     ]
+
+
+def test_a_swap_that_is_taken_up_again(place):
+    """Killed while compiled files were aside: their directory gets the time of before both."""
+
+    def kill():
+        raise Killed
+
+    context = place.begin(on_line=on_intent("swap:file", kill))
+    stage(place, context)
+    with pytest.raises(Killed):
+        op(context, "swap")
+    context.session.close()
+    again = Context(place.state)
+    again.session = begin.attach(place.state, SESSION, HOST, no_guard)
+    op(again, "swap")
+    asides = json.loads((place.package_dir / ".sgldbg-lock").read_text())["pycs"][LAYERS]
+    assert [len(aside["files"]) for aside in asides] == [2]
+    assert op(again, "revert")["verified"]
+    op(again, "finish")
+    assert place.changes() == []
 
 
 def test_a_change_while_the_original_is_read(place, monkeypatch):

@@ -49,12 +49,10 @@ def swap(session: SessionState) -> List[Report]:
     for one in waiting:
         _check_unchanged(one)
         _check_kept(one)
+    _put_back_asides(session, waiting)
     _show_asides(session, waiting)
     for one in waiting:
         with files.refusing("cannot put in `%s`" % one.file):
-            if one.file in session.facts.pycs:  # a swap before this one failed in between
-                with session.step("revert:pyc", file=one.file):
-                    pyc.put_back(one, session.facts.pycs[one.file])
             asides = pyc.record(one, session.facts.prefix)
             with session.step("swap:pyc", file=one.file, dirs=asides):
                 pyc.set_aside(asides)
@@ -63,6 +61,20 @@ def swap(session: SessionState) -> List[Report]:
     for one in session.facts.files:
         plan.expect(one.file, one.path, one.after_sha256, files.look(one.path).sha256)
     return [{"file": one.file, "sha256": one.after_sha256} for one in session.facts.files]
+
+
+def _put_back_asides(session: SessionState, waiting: Sequence[PlannedFile]) -> None:
+    """Where a swap before this one broke off: what it set aside is recorded anew, as it was."""
+    for one in waiting:
+        asides = session.facts.pycs.get(one.file)
+        if asides is None:
+            continue
+        refusing = files.refusing("cannot put in `%s`" % one.file)
+        with refusing, session.step("revert:pyc", file=one.file):
+            pyc.put_back(one, asides)
+            for aside in asides:
+                if aside["before"] is not None:
+                    dirs.restore(aside["dir"], aside["before"])
 
 
 def _show_asides(session: SessionState, waiting: Sequence[PlannedFile]) -> None:
