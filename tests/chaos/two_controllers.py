@@ -15,7 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from orchestrator.onhost.agent.held import lock
 from tests.chaos.agent import Agent, Forked, OpRefused, ReachedPoint, start_recovery
 from tests.chaos.witness import Witness
-from tests.onhost.transaction.place import PACKAGE, RUNTIME, Place
+from tests.onhost.transaction.place import HOST, PACKAGE, RUNTIME, Place
 
 _LAYERS, _LLAMA = f"{PACKAGE}/srt/layers.py", f"{PACKAGE}/srt/models/llama.py"
 _CREATED = f"{PACKAGE}/_sgldbg.py"
@@ -127,7 +127,7 @@ class Sessions(RuleBasedStateMachine):
         """The same controller on a new connection, whether the one before is gone or not."""
         c = one_of(self.open(), n)
         self.new_agent(c, _NEVER)
-        self.call(c, "attach", session=c, host="gpu0")
+        self.call(c, "attach", session=c, host=HOST)
 
     @precondition(somebody_lives)
     @rule(n=which)

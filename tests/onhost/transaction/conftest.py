@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from tests.onhost.transaction.place import LEASE_S, Place
+from tests.onhost.transaction.place import HOST, LEASE_S, Place
 
 
 @pytest.fixture
@@ -33,6 +33,6 @@ def held(place):
         [sys.executable, *map(str, words)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as holder:
         assert holder.stdout is not None
-        assert holder.stdout.readline() == b"patched s1 gpu0\n"
+        assert holder.stdout.readline() == f"patched s1 {HOST}\n".encode()
         yield holder
         holder.kill()

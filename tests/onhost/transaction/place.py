@@ -21,7 +21,12 @@ from orchestrator.onhost.agent.proc import procfs
 from orchestrator.onhost.agent.session import begin, guard, recover, status
 from tests.onhost.tree import Tree, differences, snapshot
 
-SESSION, HOST, PACKAGE = "s1", "gpu0", "sglang"
+SESSION, PACKAGE = "s1", "sglang"
+# A debug life is ended by its session's and host's names, which two tests at once must not share;
+# the processes that a test starts go on with the same.
+HOST = os.environ.setdefault(
+    "SGLDBG_TEST_HOST_" + os.environ.get("PYTEST_XDIST_WORKER", ""), f"gpu{os.getpid()}"
+)
 RUNTIME = b"# runtime\nSEEN = []\n"
 EDITED = {
     "sglang/srt/models/llama.py": b"WIDTH = 64; PROBED = 1\n",

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.agent.ship import make_zipapp
-from tests.onhost.transaction.place import NOBODY, op, stage
+from tests.onhost.transaction.place import HOST, NOBODY, op, stage
 
 GUIDE = Path(__file__).parents[3] / "docs/guides/when-a-revert-fails.md"
 LAYERS = "sglang/srt/layers.py"
@@ -61,8 +61,8 @@ def test_status_and_revert(left):
     """Two blocks end everything: files, server, session."""
     code, said = run(left, block("What is changed here"), block("Undo it"))
     assert code == 0, said
-    assert "s1 on gpu0: patched\n" in said
-    assert said.endswith("s1 on gpu0: reverted and verified\n")
+    assert f"s1 on {HOST}: patched\n" in said
+    assert said.endswith(f"s1 on {HOST}: reverted and verified\n")
     assert left.changes() == []
     assert len(left.originals()) == 1
     assert run(left, block("What is changed here"))[1].startswith("nothing is changed")
@@ -76,14 +76,14 @@ def test_a_lost_state_directory(left):
     shutil.rmtree(left.state)
     agent.parent.mkdir(parents=True, mode=0o700)
     kept.rename(agent)  # as a contact puts it there
-    shutil.rmtree(left.top / "tmp" / "sgldbg-s1-gpu0")
+    shutil.rmtree(left.top / "tmp" / f"sgldbg-s1-{HOST}")
     find = block("What is changed here").split("python3")[0]
     code, said = run(left, find, block("Where the state directory is lost"))
     assert code == 7, said
-    assert "s1 on gpu0: patched, its directory is lost\n" in said
+    assert f"s1 on {HOST}: patched, its directory is lost\n" in said
     assert said.endswith(
-        "s1 on gpu0: how its server ran was lost with it, so it was not started\n"
-        "s1 on gpu0: reverted and verified\n"
+        f"s1 on {HOST}: how its server ran was lost with it, so it was not started\n"
+        f"s1 on {HOST}: reverted and verified\n"
     )
     assert left.changes() == []
 

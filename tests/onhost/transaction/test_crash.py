@@ -15,7 +15,7 @@ import pytest
 
 from orchestrator.onhost.agent.held import journal
 from orchestrator.onhost.agent.held.journal import STEPS
-from tests.onhost.transaction.place import NOBODY, Place, op, session_of, stage, whole_session
+from tests.onhost.transaction.place import HOST, NOBODY, Place, op, session_of, stage, whole_session
 
 # Another slice every hour; set it to run a slice again, or with `SLICES=1` everything.
 SEED = int(os.environ.get("SGLDBG_SEED", time.strftime("%j%H")))
@@ -113,7 +113,7 @@ def test_a_crash_before_the_first_line(place):
     place.begin()
     directory = Path(place.directory())
     (directory / "journal.jsonl").write_bytes(b"")
-    shutil.rmtree(place.top / "tmp" / "sgldbg-s1-gpu0")
+    shutil.rmtree(place.top / "tmp" / f"sgldbg-s1-{HOST}")
     place.expire(agent=NOBODY)
     context = place.begin()
     assert context.session.facts.begun["session"] == "s1"

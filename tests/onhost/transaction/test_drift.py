@@ -11,7 +11,7 @@ import pytest
 from orchestrator.onhost.agent.held import lease
 from orchestrator.onhost.agent.refusal import Refusal
 from orchestrator.onhost.agent.session import recover
-from tests.onhost.transaction.place import EDITED, op, stage
+from tests.onhost.transaction.place import EDITED, HOST, op, stage
 
 LAYERS = "sglang/srt/layers.py"
 LLAMA = "sglang/srt/models/llama.py"
@@ -106,7 +106,7 @@ def test_the_runtime_stays_for_an_edit_that_imports_it(place):
     ]
     assert value["server"]["pid"] in place.originals()
     assert imported(place) == "mine\n"
-    assert not (place.top / "tmp/sgldbg-s1-gpu0/table.json").exists()
+    assert not (place.top / f"tmp/sgldbg-s1-{HOST}/table.json").exists()
     assert recover.recover(place.directory(), force=True)["left"] == []
     assert not [change for change in place.changes() if "__pycache__" not in change]
     assert imported(place) == "original\n"

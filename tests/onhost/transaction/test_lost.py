@@ -14,7 +14,7 @@ from orchestrator.onhost.agent import __main__ as by_hand
 from orchestrator.onhost.agent.held.state import Context
 from orchestrator.onhost.agent.refusal import Refusal
 from orchestrator.onhost.agent.session import recover, status
-from tests.onhost.transaction.place import DEBUG, op, stage, wait_for
+from tests.onhost.transaction.place import DEBUG, HOST, op, stage, wait_for
 from tests.onhost.tree import differences, snapshot
 
 LAYERS = "sglang/srt/layers.py"
@@ -63,7 +63,7 @@ def test_the_guard_finds_another_place(place, held):
     wait_for(lambda: not place.guards())
     assert place.changes() == []
     assert place.servers() == place.originals() != []
-    assert os.listdir(place.top / "tmp") == ["sgldbg-s1-gpu0"]  # the probes', for the next contact
+    assert os.listdir(place.top / "tmp") == [f"sgldbg-s1-{HOST}"]
 
 
 @pytest.fixture
@@ -91,7 +91,7 @@ def test_an_orphan_is_named(lost):
     told = {k: seen[k] for k in ("session", "host", "root", "holder", "state", "expired", "guard")}
     assert told == {
         "session": "s1",
-        "host": "gpu0",
+        "host": HOST,
         "root": str(lost.root),
         "holder": "ann@desk",
         "state": "patched, its directory is lost",
@@ -119,7 +119,7 @@ def test_an_orphan_is_named(lost):
 def test_an_orphan_is_undone_from_its_lock(lost, pointer):
     """Every file as it was, the debug life ended; the server, which nobody knows, is named."""
     if not pointer:  # as after a restart that empties /tmp: then somebody has to say where
-        shutil.rmtree(lost.top / "tmp" / "sgldbg-s1-gpu0")
+        shutil.rmtree(lost.top / "tmp" / f"sgldbg-s1-{HOST}")
         assert lost.status() == []
     (seen,) = status.sessions(lost.state, [str(lost.package_dir)])
     mine = {"session": seen["session"], "host": seen["host"], "lock": seen["lock"]}
@@ -168,14 +168,14 @@ def test_an_orphan_by_hand(lost, capsys):
     """The agent alone, told where the install is, names it and undoes it; 7 as long as no server
     runs again.
     """
-    shutil.rmtree(lost.top / "tmp" / "sgldbg-s1-gpu0")
+    shutil.rmtree(lost.top / "tmp" / f"sgldbg-s1-{HOST}")
     package = str(lost.package_dir)
     assert by_hand.main(["status"]) == 0
     capsys.readouterr()
     assert by_hand.main(["status", package]) == by_hand.NOT_RESTORED
     said = capsys.readouterr().out.splitlines()
     srt = lost.package_dir / "srt"
-    assert said[0] == "s1 on gpu0: patched, its directory is lost"
+    assert said[0] == f"s1 on {HOST}: patched, its directory is lost"
     assert said[1].startswith("  held by ann@desk since ")
     assert said[2:] == [
         f"  known from `{lock_of(lost)}`, `{lost.directory()}` is gone",
@@ -189,12 +189,12 @@ def test_an_orphan_by_hand(lost, capsys):
     ]
     assert by_hand.main(["revert", "--all", package]) == by_hand.NOT_RESTORED
     assert capsys.readouterr().out.splitlines() == [
-        f"s1 on gpu0: {package}/_sgldbg.py: removed",
-        f"s1 on gpu0: {srt}/models/llama.py: reverted",
-        f"s1 on gpu0: {srt}/layers.py: reverted",
-        f"s1 on gpu0: its directory was lost: undone from `{lock_of(lost)}`",
-        "s1 on gpu0: how its server ran was lost with it, so it was not started",
-        "s1 on gpu0: reverted and verified",
+        f"s1 on {HOST}: {package}/_sgldbg.py: removed",
+        f"s1 on {HOST}: {srt}/models/llama.py: reverted",
+        f"s1 on {HOST}: {srt}/layers.py: reverted",
+        f"s1 on {HOST}: its directory was lost: undone from `{lock_of(lost)}`",
+        f"s1 on {HOST}: how its server ran was lost with it, so it was not started",
+        f"s1 on {HOST}: reverted and verified",
     ]
     assert lost.changes() == []
     assert by_hand.main(["revert", "--all", package]) == 0
@@ -264,7 +264,7 @@ def test_another_session_has_the_install_by_now(place):
 def undo_orphan(place):
     """What `revert --all` asks the host for; its value."""
     (seen,) = place.status()
-    return op(Context(place.state), "recover", session="s1", host="gpu0", lock=seen["lock"])
+    return op(Context(place.state), "recover", session="s1", host=HOST, lock=seen["lock"])
 
 
 def test_an_orphan_in_a_tree_of_links(place):
@@ -333,7 +333,7 @@ def test_the_lock_says_what_became_of_the_server(place):
     lose_all(place)
     (seen,) = place.status()
     assert (seen["server"], seen["ran"]) == ("unknown", False)
-    value = op(Context(place.state), "recover", session="s2", host="gpu0", lock=seen["lock"])
+    value = op(Context(place.state), "recover", session="s2", host=HOST, lock=seen["lock"])
     assert (value["left"], "lost" in value) == ([], False)
     assert place.changes() == []
 

@@ -117,10 +117,10 @@ def test_by_hand(network, capsys):
     """`revert --all` passes it over and says why; `--here` is for a machine that was renamed."""
     assert by_hand.main(["status"]) == by_hand.NOT_RESTORED
     shown = capsys.readouterr().out
-    assert "s1 on gpu0: on another machine: alpha\n" in shown
+    assert f"s1 on {HOST}: on another machine: alpha\n" in shown
     assert "  to be seen and undone there\n" in shown
     assert by_hand.main(["revert", "--all"]) == 0
-    assert capsys.readouterr().out == f"s1 on gpu0: not reverted (elsewhere): {OTHER}\n"
+    assert capsys.readouterr().out == f"s1 on {HOST}: not reverted (elsewhere): {OTHER}\n"
     assert by_hand.main(["revert", "--all", "--here"]) == by_hand.USAGE_WRONG
     network.be("alpha")
     network.alpha.expire()

@@ -10,7 +10,7 @@ import pytest
 
 from orchestrator.onhost.agent.held import lease
 from orchestrator.onhost.agent.refusal import Refusal
-from tests.onhost.transaction.place import op, sha256, stage
+from tests.onhost.transaction.place import HOST, op, sha256, stage
 
 LAYERS = "sglang/srt/layers.py"
 LLAMA = "sglang/srt/models/llama.py"
@@ -240,7 +240,7 @@ def test_a_session_that_is_there_already(place):
         place.begin()
     assert (refused.value.code, refused.value.message) == (
         "exists",
-        "session `s1` is on this host (`gpu0`) already",
+        f"session `s1` is on this host (`{HOST}`) already",
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from orchestrator.onhost.agent.held import lease
-from tests.onhost.transaction.place import EDITED, op, requests_of, stage, whole_session
+from tests.onhost.transaction.place import EDITED, HOST, op, requests_of, stage, whole_session
 
 
 def test_a_whole_session_leaves_everything_as_it_was(place):
@@ -18,7 +18,7 @@ def test_a_whole_session_leaves_everything_as_it_was(place):
     assert len(place.originals()) == 1
     assert place.guards() == []
     assert not lease.is_alive(lease.Process(watching, 0))
-    assert os.listdir(os.path.join(place.state, "ended", "s1")) == ["gpu0"]
+    assert os.listdir(os.path.join(place.state, "ended", "s1")) == [HOST]
     assert os.listdir(place.top / "tmp") == []
     assert place.status() == []
 

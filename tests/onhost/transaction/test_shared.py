@@ -12,9 +12,18 @@ from orchestrator.onhost.agent.held import lease
 from orchestrator.onhost.agent.held.state import Context
 from orchestrator.onhost.agent.refusal import Refusal
 from orchestrator.onhost.agent.session import begin, guard, recover
-from tests.onhost.transaction.place import DEBUG, EDITED, SESSION, no_guard, op, stage, wait_for
+from tests.onhost.transaction.place import (
+    DEBUG,
+    EDITED,
+    HOST,
+    SESSION,
+    no_guard,
+    op,
+    stage,
+    wait_for,
+)
 
-OWNER, MEMBER = "gpu0", "gpu1"
+OWNER, MEMBER = HOST, f"{HOST}b"
 # What a member may take to stop its server counts on top of its lease.
 LONG_AGO = -1e6
 
