@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import io
 import re
 import tokenize
+import warnings
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
@@ -182,7 +184,7 @@ def read_source(data: bytes, file: str) -> Source:
         module = cst.parse_module(data)
     except cst.ParserSyntaxError as error:
         raise PatchError(
-            f"`{file}` cannot be parsed", state="parse", notes=(_syntax(error),), file=file
+            f"`{file}` cannot be parsed", state="parse", notes=(_syntax(error, data),), file=file
         ) from None
     except (SyntaxError, UnicodeError, LookupError) as error:
         raise PatchError(f"`{file}` cannot be parsed: {error}", state="parse", file=file) from None
@@ -217,11 +219,27 @@ def _check_encoding(data: bytes, file: str) -> None:
         ) from None
 
 
-def _syntax(error: cst.ParserSyntaxError) -> str:
+def _syntax(error: cst.ParserSyntaxError, data: bytes) -> str:
     place = re.search(r"error at (\d+):(\d+)", error.message)
     if place:
         return f"the parser stopped at line {place[1]}, column {place[2]}"
-    return error.message.strip().splitlines()[0]
+    reason = error.message.strip().splitlines()[0].removeprefix("tokenizer error: ")
+    line = _line_of_token(data)  # which the tokenizer does not tell
+    return f"line {line}: {reason}" if line else reason
+
+
+def _line_of_token(data: bytes) -> int | None:
+    if b"\0" in data:
+        return data.count(b"\n", 0, data.index(b"\0")) + 1
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # the file's own warnings are not ours to repeat
+            ast.parse(data)
+    except SyntaxError as error:
+        return error.lineno
+    except (ValueError, RecursionError, MemoryError):
+        return None
+    return None
 
 
 def _lossy(data: bytes, again: bytes, file: str) -> PatchError:

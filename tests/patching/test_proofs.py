@@ -91,3 +91,21 @@ def test_code_that_binds_names_is_told() -> None:
         f"inserted code in `{FILE}`: `b` in `f` is local, was not there",
         f"inserted code in `{FILE}`: the scopes inside `f` are not the same",
     )
+
+
+@pytest.mark.parametrize(
+    ("source", "note"),
+    [
+        (b"x = 1\ny = (\n", "the parser stopped at line 3, column 0"),
+        (b"x = 1\n\0\n", "line 2: '\\0' is not a valid character in this position"),
+        (b"x = 1\ny = $\n", "line 2: '$' is not a valid character in this position"),
+        (b"if x:\n\ty = 1\n        z = 1\n", "line 3: inconsistent mixing of tabs and spaces"),
+        (b"x = 1\ny = '''a\n\n", "line 2: unterminated triple-quoted string literal"),
+    ],
+    ids=["end", "nul", "sign", "tabs", "text"],
+)
+def test_what_cannot_be_parsed_names_its_line(source: bytes, note: str) -> None:
+    """Also where LibCST's tokenizer gives the reason alone."""
+    with pytest.raises(PatchError) as caught:
+        read_source(source, FILE)
+    assert (caught.value.state, caught.value.notes) == ("parse", (note,))
