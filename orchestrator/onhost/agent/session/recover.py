@@ -191,12 +191,13 @@ def _may_start(session: SessionState, value: Value, stopped: Optional[Value]) ->
 def unlock(session: SessionState) -> None:
     """Release the lock beside the install and give the directories their times back."""
     facts = session.facts
-    if not facts.locks or facts.unlocked:
-        return
-    with session.step("unlock"):
-        for path in facts.locks:
-            lock.release(path, session.lock_holder())
-    swap.restore_dirs(session)
+    if facts.locks and not facts.unlocked:
+        with session.step("unlock"):
+            for path in facts.locks:
+                lock.release(path, session.lock_holder())
+    # Also where it ended right after the release, as long as nobody else is at work there.
+    if not any(map(os.path.lexists, facts.locks)):
+        swap.restore_dirs(session)
 
 
 def end(session: SessionState) -> None:
