@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import signal
 import subprocess
@@ -24,7 +25,8 @@ __all__ = ["cable", "far_host"]
 
 PACKAGE = "sglang_far"
 MODULE = f"{PACKAGE}.launch_server"
-PORT = 30000  # of the far end's own loopback
+# Of the far end's own loopback; another test's far end has another one, and shares our /proc.
+PORT = 10 * (2000 + os.getpid() % 4000)
 
 
 class FarServer:

@@ -10,7 +10,7 @@ import time
 from orchestrator.onhost.agent.proc import procfs
 from orchestrator.onhost.agent.server import process
 
-from .conftest import HEAD, Stage, key_of, wait_for
+from .conftest import HEAD, TAIL, Stage, key_of, wait_for
 
 # A child in a process session of its own, as `nohup setsid` makes it.
 CHILD = """
@@ -145,6 +145,18 @@ def test_the_port_is_free_afterwards(stage: Stage, tmp_path):
     done = process.stop(key_of(child.pid), None, 5, port)
     assert (done["stopped"], done["left"]) == ([child.pid], [])
     assert port not in [item.port for item in procfs.list_listeners()]
+
+
+def test_a_port_of_another_network(stage: Stage, tmp_path):
+    """A server of a container with a network of its own is none of those that a URL here means."""
+    enter = ["unshare", "--net"] if os.geteuid() == 0 else ["unshare", "--user", "--net"]
+    path = str(tmp_path / "port")
+    code = HEAD + LISTEN + TAIL
+    child = stage.run([*enter, sys.executable, "-c", code, path])
+    assert process.describe(child.pid)["ports"] == []
+    assert int((tmp_path / "port").read_text()) in [
+        item.port for item in procfs.list_listeners(child.pid)
+    ]
 
 
 def test_a_port_that_somebody_else_holds(stage: Stage, tmp_path):

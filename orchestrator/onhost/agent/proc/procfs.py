@@ -213,9 +213,12 @@ def list_listeners(pid: Optional[int] = None) -> List[Listener]:
 
 
 def find_ports(pid: int) -> List[int]:
-    """The ports on which this very process listens."""
+    """The ports of our own network on which this very process listens.
+
+    Behind another network's equal number stands a server that no address of ours means.
+    """
     sockets = read_sockets(pid)
-    return sorted({item.port for item in list_listeners(pid) if item.inode in sockets})
+    return sorted({item.port for item in list_listeners() if item.inode in sockets})
 
 
 def find_owner(inodes: Iterable[int], pids: Iterable[int]) -> Optional[int]:
