@@ -3,8 +3,8 @@
 
 PYTHON ?= python3
 VENV ?= .venv
-# Two cores; the tests of all parts together take about as long as this many workers need.
-JOBS ?= 2
+# Twice as many as the usual two cores: the tests of sessions mostly wait for servers and leases.
+JOBS ?= 4
 
 python := $(VENV)/bin/python
 # The stamp lies inside, so that a removed environment is made again.
