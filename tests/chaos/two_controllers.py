@@ -12,7 +12,7 @@ from typing import Any
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from orchestrator.onhost.agent.held import lock
+from orchestrator.onhost.agent.held import journal, lock
 from tests.chaos.agent import Agent, Forked, OpRefused, ReachedPoint, start_recovery
 from tests.chaos.witness import Witness
 from tests.onhost.transaction.place import HOST, PACKAGE, RUNTIME, Place
@@ -138,8 +138,17 @@ class Sessions(RuleBasedStateMachine):
     def _stage(self, c: str) -> None:
         edits = {n: d for n, d in _PLANNED[c].items() if self.witness.read(n) not in (None, d)}
         if edits:
+            if any(self._died_at_release(other) for other in self.open()):
+                # We come before the contact that would give the lock's directory its time back.
+                self.witness.stir(PACKAGE)
             args, raw = self.place.stage_args(edits)
             self.call(c, "stage", raw, **args)
+
+    def _died_at_release(self, c: str) -> bool:
+        path = os.path.join(self.place.directory(c), "journal.jsonl")
+        steps = [(r["kind"], r.get("step")) for r in journal.read(path)]
+        released = steps.index(("intent", "unlock")) if ("intent", "unlock") in steps else None
+        return released is not None and ("done", "revert:dirs") not in steps[released:]
 
     @precondition(somebody_lives)
     @rule(n=which, op=st.sampled_from(["swap", "swap", "revert", "finish"]))

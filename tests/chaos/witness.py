@@ -49,7 +49,7 @@ class Witness:
             draft = self._place.top / "draft"
             draft.write_bytes(theirs)
             draft.rename(path)
-        self._stirred.add(os.path.relpath(path.parent, self._place.root))
+        self.stir(os.path.relpath(path.parent, self._place.root))
         self._remember(name)
         if is_base:
             self.base[name] = theirs
@@ -57,6 +57,10 @@ class Witness:
             self.drift.pop(name, None)
         else:
             self.drift[name] = theirs
+
+    def stir(self, folder: str) -> None:
+        """From here to the next comparison a directory's own time may be another one."""
+        self._stirred.add(folder)
 
     def _is_cached(self, path: Path) -> bool:
         """Whether who writes into it would write into the cache as well."""
