@@ -117,6 +117,27 @@ def write_project(
     return path
 
 
+def enlarge_table(session: Path, size_bytes: int) -> None:
+    """Give the session a second patch, whose captures alone make a probe table so large."""
+    long = "x" * 1000
+    captures = [{f"n{n}": f"len('{long}') + {n}"} for n in range(size_bytes // len(long) + 1)]
+    where = {
+        "file": "sglang/srt/managers/scheduler.py",
+        "in": "Scheduler.run_batch",
+        "after": "self.forward_ct += 1",
+    }
+    patch = {
+        "patch": "many-captures",
+        "about": "Does a table of any size reach the workers?",
+        "package": "sglang",
+        "edits": [{"where": where, "probe": {"capture": captures, "limit": 1}}],
+    }
+    (session.parent.parent / "patches" / "many-captures.yaml").write_text(json.dumps(patch))
+    keys = json.loads(session.read_text())
+    keys["patches"].append(patch["patch"])
+    session.write_text(json.dumps(keys, indent=2))
+
+
 def run(session: Path, home: Path) -> Result:
     """Call `sgldbg run --json` from the project's folder."""
     project = session.parent.parent

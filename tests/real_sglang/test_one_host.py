@@ -125,6 +125,8 @@ def test_asked_again_then_killed(byhand: ByHand, hosts: Hosts, tmp_path: Path) -
         session = project.write_project(
             tmp_path / "project", hosts.entries(1), byhand.url, request_id="asked"
         )
+        # More than a frame of a log holds, and than an agent once read of a table.
+        project.enlarge_table(session, 100_000)
         began = time.monotonic()
         applied = project.call(session, hosts.home, "apply", "--lease", "10m")
         assert applied.returncode == 0, applied.stderr
