@@ -27,6 +27,18 @@ class OrchestratorError(Exception):
         self.hints = tuple(hints)
         self.outcomes = tuple(outcomes)
 
+    def __reduce__(self) -> tuple[object, ...]:
+        """Errors cross from the patching process to the controller, whole and of their own type."""
+        return (_restore, (type(self), self.args, self.__dict__))
+
+
+def _restore(
+    kind: type[OrchestratorError], args: tuple[object, ...], data: dict[str, object]
+) -> OrchestratorError:
+    error = kind.__new__(kind, *args)  # `__init__` would ask for what `data` holds
+    error.__dict__.update(data)
+    return error
+
 
 class FileError(OrchestratorError):
     """A YAML file is wrong. Several problems of one file travel together in `FileErrors`."""
@@ -66,19 +78,9 @@ class PatchError(OrchestratorError):
         self.hosts = tuple(hosts)
         self.others = tuple(others)
 
-    def __reduce__(self) -> tuple[object, ...]:
-        """Errors cross from the patching process to the controller."""
-        return (_patch_error, (self.message, self.__dict__))
-
 
 class StandsAlreadyError(PatchError):
     """All that an edit would bring stands in the file as it is; nothing is left to do for it."""
-
-
-def _patch_error(message: str, data: dict[str, object]) -> PatchError:
-    error = PatchError(message, state="")
-    error.__dict__.update(data)
-    return error
 
 
 class HostError(OrchestratorError):
