@@ -37,7 +37,7 @@ COMMANDS = {
 # What may have changed a host: their exit codes tell of hosts, whoever got the output.
 CHANGING = frozenset({"run", "apply", "ask", "keep", "revert", "demo"})
 # What works on hosts that are other than they were: interrupted, it cannot say how they are now.
-RESTORING = frozenset({"keep", "revert"})
+RESTORING = frozenset({"ask", "keep", "revert"})
 
 CLOSED_PIPE = 141  # what a shell reports of a program that SIGPIPE ended
 LOST_OUTPUT = 74  # sysexits.h: an error while writing
@@ -57,7 +57,7 @@ class LazyGroup(click.Group):
         if cmd_name not in COMMANDS:
             return None
         module = import_module(f"orchestrator.cli.{cmd_name}")
-        begin_command()
+        begin_command(NOT_RESTORED if cmd_name in RESTORING else INTERRUPTED)
         command: click.Command = module.command
         return command
 

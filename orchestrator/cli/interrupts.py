@@ -75,11 +75,11 @@ def catch_signals() -> None:
     sys.unraisablehook = _unraisable
 
 
-def begin_command() -> None:
-    """All is imported that a command begins with."""
+def begin_command(cut_short: int) -> None:
+    """All is imported that a command begins with; `cut_short` is its code if it is left at once."""
     handler = _find_handler()
     if handler is not None:
-        handler.stage = Stage.COMMAND
+        handler.code, handler.stage = cut_short, Stage.COMMAND
 
 
 def hold_signals() -> None:

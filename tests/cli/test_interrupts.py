@@ -55,6 +55,8 @@ def body():
 add("check", body)
 """
 THRICE = TWICE.replace("finally:", "finally:\n        send()")
+THRICE_RESTORING = THRICE.replace('"check"', '"revert"')
+THRICE_ASKING = THRICE.replace('"check"', '"ask"')
 AT_EXIT = """
 def body():
     raise SystemExit(7)
@@ -85,12 +87,15 @@ ALONE, STILL = "interrupted\n", "still ending; once more leaves at once\n"
         (SWALLOWED, "", "SIGINT", ["check"], 130, ALONE),
         (TWICE, "", "SIGINT", ["check"], 130, STILL + ALONE),
         (THRICE, "", "SIGTERM", ["check"], 130, STILL),
+        (THRICE_RESTORING, "", "SIGINT", ["revert"], 7, STILL),
+        (THRICE_ASKING, "", "SIGHUP", ["ask"], 7, STILL),
         (AT_EXIT, "", "SIGINT", ["revert"], 7, ""),
         (RESTORING, "", "SIGINT", ["revert"], 7,
          "interrupted; `sgldbg status` shows what is left\n"),
         (IGNORED, "", "SIGHUP", ["check"], 1, ""),
     ],
-    ids=["imports", "command", "later", "swallowed", "twice", "thrice", "exit", "revert", "nohup"],
+    ids=["imports", "command", "later", "swallowed", "twice", "thrice", "revert thrice",
+         "ask thrice", "exit", "revert", "nohup"],
 )  # fmt: skip
 def test_a_signal_ends_a_command(
     body: str,
