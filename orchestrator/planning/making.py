@@ -18,6 +18,10 @@ from orchestrator.planning.table import make_sites
 from orchestrator.planning.versions import check_versions
 from orchestrator.planning.view import HostView
 
+# The table travels in one header of at most 1 MiB, with what else stands there (session, phase);
+# what `ask` adds to a site later must fit as well.
+_TABLE_BYTES = 960 << 10
+
 # A file's path, its checksum and the edits to make in it, by site and alternative.
 _Key = tuple[str, str, tuple[tuple[str, int], ...]]
 
@@ -61,7 +65,19 @@ def make(
     files = [*_runtimes(session_id, patches, views, runtime_source), *_in_order(files, patches)]
     sites = [site for file in files for site in file.sites]
     table = make_sites(patches, sites)
+    _refuse_too_long(table)
     return Plan(session_id, tuple(files), table, tuple(dict.fromkeys(warnings)))
+
+
+def _refuse_too_long(table: Mapping[str, Mapping[str, object]]) -> None:
+    size_bytes = len(json.dumps(table))
+    if size_bytes > _TABLE_BYTES:
+        raise PatchError(
+            f"the probes of this session make a table of {size_bytes >> 10} KiB, and a host takes "
+            f"{_TABLE_BYTES >> 10} KiB",
+            state="refused",
+            hints=("use fewer patches at once, or shorter expressions",),
+        )
 
 
 def make_for_hosts(

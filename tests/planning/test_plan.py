@@ -178,6 +178,16 @@ def test_what_stands_at_some_of_its_places_only_is_refused(position: str) -> Non
     assert (error.state, error.others) == ("already there", ())
 
 
+def test_a_table_that_no_host_takes_is_refused_before_anything_is_sent() -> None:
+    """It travels in one piece; found out only at the swap, the server would be down already."""
+    long = tuple(Capture(f"c{n}", f"'{'x' * 9000}'") for n in range(110))
+    error = _error([make_patch("p", Probe(long))], [make_view("a")])
+    assert (error.state, error.message) == (
+        "refused",
+        "the probes of this session make a table of 970 KiB, and a host takes 960 KiB",
+    )
+
+
 def test_what_replaces_is_one_change_of_the_plan() -> None:
     """The plan says what went for what came, so that it can be taken back."""
     place = make_anchor(position="replace")
