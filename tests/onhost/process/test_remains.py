@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import fcntl
+import json
 import os
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -42,7 +44,8 @@ while not all(os.path.exists(os.environ['READY'] + '.' + str(c.pid)) for c in ch
 @pytest.fixture
 def segments():
     """Names of shared memory that no other test has."""
-    made = [f"/dev/shm/{head}{os.getpid()}_{time.monotonic_ns()}" for head in ("sgl_shm_mq_", "x_")]
+    heads = ("sgl_shm_mq_", "x_", "sgl_")
+    made = [f"/dev/shm/{head}{os.getpid()}_{time.monotonic_ns()}" for head in heads]
     yield made
     for path in made:
         if os.path.exists(path):
@@ -58,9 +61,9 @@ def stop(child, description=None, **options):
 
 def test_shared_memory_of_the_server(stage: Stage, segments):
     """Segments under SGLang's own names go with it; those of other names are not ours to judge."""
-    value = stop(stage.spawn(SHARE, *segments))
+    value = stop(stage.spawn(SHARE, *segments[:2]))
     assert value["shm"] == [os.path.basename(segments[0])]
-    assert [os.path.exists(path) for path in segments] == [False, True]
+    assert [os.path.exists(path) for path in segments[:2]] == [False, True]
     assert (value["left"], value["notes"]) == ([], [])
 
 
@@ -86,8 +89,9 @@ def test_shared_memory_that_was_made_anew(stage: Stage, segments):
     assert os.path.exists(segments[0])
 
 
-def test_shared_memory_of_a_life_that_died_before_its_stop(stage: Stage):
+def test_shared_memory_of_a_life_that_died_before_its_stop(stage: Stage, monkeypatch):
     """Nobody is left who used it: what came since its start and has no user is removed."""
+    monkeypatch.setattr(procfs, "sees_machine", lambda: True)  # wherever these tests run
     ended = stage.spawn("")
     ended.kill()
     ended.wait(30)
@@ -111,6 +115,37 @@ def test_shared_memory_of_a_life_that_died_before_its_stop(stage: Stage):
     finally:
         for path in (old, used, fresh, living, foreign):
             Path(path).unlink(missing_ok=True)
+
+
+# Processes with numbers of their own, and /dev/shm and the kernel's log of the machine.
+CONTAINER = ["unshare", *([] if os.geteuid() == 0 else ["-Ur"]), "--pid", "--fork"]
+INSIDE = """
+import json, os, sys
+from orchestrator.onhost.agent.look.kernel import find_killed
+from orchestrator.onhost.agent.server import remains
+path, log = sys.argv[1:]
+new = remains.Segment(path, *[getattr(os.lstat(path), name) for name in ("st_dev", "st_ino")])
+remains.list_segments = lambda uid: {new}
+print(json.dumps([
+    [sorted(found) for found in remains.find_abandoned([], set(), 0)],
+    [sorted(found) for found in remains.find_abandoned([new], set(), 0)],
+    [sorted(found) for found in remains.find_abandoned([], {new}, 0)],
+    find_killed([{"pid": 703, "start_time": 0}], log),
+]))
+"""
+
+
+def test_a_container_s_numbers_are_not_the_machine_s(segments, tmp_path: Path):
+    """Nothing of another's is taken for the life's own, and no other's death for a worker's."""
+    Path(segments[2]).touch()
+    log = tmp_path / "kmsg"
+    log.write_text("3,2,100000001,-;Out of memory: Killed process 703 (python3)\n")
+    command = [*CONTAINER, sys.executable, "-c", INSIDE, segments[2], str(log)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.stderr == ""
+    name = os.path.basename(segments[2])
+    left = [f"shared memory {name} is left: it may be another container's"]
+    assert json.loads(done.stdout) == [[[], left], [[], []], [[], []], {}]
 
 
 def test_workers_whose_launcher_died_before_the_stop(stage: Stage):

@@ -6,6 +6,8 @@ import os
 import re
 from typing import Any, Dict, Iterator, List, Mapping, Sequence, Tuple
 
+from ..proc import procfs
+
 LOG = "/dev/kmsg"
 # The line of the whole machine and that of a memory cgroup; the kernel cuts names at 15 characters.
 _KILLED = re.compile(r"[Oo]ut of memory.*: Kill(?:ed)? process (\d+) ")
@@ -20,6 +22,8 @@ def find_killed(processes: Sequence[Mapping[str, Any]], path: str = LOG) -> Dict
 
     Empty where its log may not be read, and in a container, whose numbers are others.
     """
+    if not procfs.sees_machine():  # one that may read the log would take it for its own numbers
+        return {}
     lines: Dict[int, Tuple[float, str]] = {}
     for at_s, text in _read_records(path):
         match = _KILLED.search(text)

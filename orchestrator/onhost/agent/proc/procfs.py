@@ -11,6 +11,8 @@ from typing import Dict, Iterable, List, NamedTuple, Optional, Set
 from . import commandline
 
 LISTEN = "0A"
+# The namespace of processes that the machine boots with: include/linux/proc_ns.h.
+_FIRST_PIDS = "pid:[%d]" % 0xEFFFFFFC
 _SOCKET = re.compile(r"socket:\[(\d+)\]$")
 
 
@@ -85,6 +87,11 @@ def read_stat(pid: int) -> Optional[Stat]:
         threads=int(fields[17]),
         start_time=int(fields[19]),
     )
+
+
+def sees_machine() -> bool:
+    """Whether all processes of the machine are seen, by its own numbers: not in a container."""
+    return read_link("/proc/self/ns/pid") == _FIRST_PIDS
 
 
 def read_clock() -> int:

@@ -91,8 +91,11 @@ def stop(
     killed = set() if way is not None and tree.main is not None else kill(tree)
     left = _wait_until_clear(tree, port, held)
     left += find_successors(known, tree.pids, began_at)
+    unsure: List[str] = []
     if shm_before is not None and not left:
-        segments |= remains.find_abandoned(shm_before, known.get("uid", os.getuid()))
+        uid = known.get("uid", os.getuid())
+        abandoned, unsure = remains.find_abandoned(shm_before, segments, uid)
+        segments |= abandoned
     removed, shared = remains.remove_segments(segments)
     if left or port is None:
         left = refused + left
@@ -105,7 +108,7 @@ def stop(
         "seconds": round(time.monotonic() - began, 3),
         "left": left,
         "shm": removed,
-        "notes": shared,
+        "notes": shared + unsure,
     }
 
 

@@ -16,8 +16,6 @@ from ..proc.shared import FOLDER, list_shared, list_used
 # leaves. Segments of any other name may be meant to outlive a server.
 _OURS = re.compile(r"(sgl|sem\.mp-)")
 _MAKER = re.compile(r"/sgl_shm_\w+_(\d+)_[0-9a-z]+$")
-# The namespaces that the machine boots with: include/linux/proc_ns.h.
-_FIRST_PIDS, _FIRST_IPC = 0xEFFFFFFC, 0xEFFFFFFF
 PORT_S = 5.0
 # Memory comes back within seconds of the last process; pinned host memory delays it.
 _GPU_S = 30.0
@@ -61,18 +59,23 @@ def list_segments(uid: int) -> Set[Segment]:
     return found
 
 
-def find_abandoned(before: Iterable[Any], uid: int) -> Set[Segment]:
-    """What a life that is over left, as far as it can be told from what was there `before` it.
+def find_abandoned(
+    before: Iterable[Any], ours: Set[Segment], uid: int
+) -> Tuple[Set[Segment], List[str]]:
+    """What a life that is over left beside `ours`, told by what was there `before` it.
 
-    A life that died by itself has no process left that would show what it used. Nothing where
-    processes may use this memory that we cannot see.
+    A life that died by itself has no process left that would show what it used. In a container
+    nothing is taken for its own but named: the folder may be the machine's or another container's
+    too, whatever the namespaces say, and who uses it there is not seen.
     """
-    if _shares_unseen():
-        return set()
     known = {(path, device, inode) for path, device, inode in before}
-    new = {segment for segment in list_segments(uid) if tuple(segment) not in known}
+    new = {one for one in list_segments(uid) - ours if tuple(one) not in known}
     used = list_used() if new else set()
-    return {one for one in new if one.path not in used and not _has_maker(one)}
+    found = {one for one in new if one.path not in used and not _has_maker(one)}
+    if not found or procfs.sees_machine():
+        return found, []
+    names = ", ".join(sorted(os.path.basename(one.path) for one in found))
+    return set(), ["shared memory %s is left: it may be another container's" % names]
 
 
 def _has_maker(segment: Segment) -> bool:
@@ -80,12 +83,6 @@ def _has_maker(segment: Segment) -> bool:
     match = _MAKER.search(segment.path)
     stat = procfs.read_stat(int(match.group(1))) if match else None
     return stat is not None and stat.alive
-
-
-def _shares_unseen() -> bool:
-    """Whether this is a container that has the machine's shared memory but not its processes."""
-    processes, memory = (os.readlink("/proc/self/ns/" + name) for name in ("pid", "ipc"))
-    return processes != "pid:[%d]" % _FIRST_PIDS and memory == "ipc:[%d]" % _FIRST_IPC
 
 
 def remove_segments(segments: Iterable[Segment]) -> Tuple[List[str], List[str]]:
