@@ -121,6 +121,7 @@ def test_shared_memory_of_a_life_that_died_before_its_stop(stage: Stage, monkeyp
 CONTAINER = ["unshare", *([] if os.geteuid() == 0 else ["-Ur"]), "--pid", "--fork"]
 INSIDE = """
 import json, os, sys
+from orchestrator.onhost.agent.look import gpu
 from orchestrator.onhost.agent.look.kernel import find_killed
 from orchestrator.onhost.agent.server import remains
 path, log = sys.argv[1:]
@@ -131,12 +132,14 @@ print(json.dumps([
     [sorted(found) for found in remains.find_abandoned([new], set(), 0)],
     [sorted(found) for found in remains.find_abandoned([], {new}, 0)],
     find_killed([{"pid": 703, "start_time": 0}], log),
+    [len(gpu.read_gpus()), gpu.read_holders()],
 ]))
 """
 
 
-def test_a_container_s_numbers_are_not_the_machine_s(segments, tmp_path: Path):
-    """Nothing of another's is taken for the life's own, and no other's death for a worker's."""
+def test_a_container_s_numbers_are_not_the_machine_s(segments, holders: Path, tmp_path: Path):
+    """Nothing of another's is taken for the life's own: shared memory, a death, a GPU's memory."""
+    holders.write_text("703")
     Path(segments[2]).touch()
     log = tmp_path / "kmsg"
     log.write_text("3,2,100000001,-;Out of memory: Killed process 703 (python3)\n")
@@ -145,7 +148,7 @@ def test_a_container_s_numbers_are_not_the_machine_s(segments, tmp_path: Path):
     assert done.stderr == ""
     name = os.path.basename(segments[2])
     left = [f"shared memory {name} is left: it may be another container's"]
-    assert json.loads(done.stdout) == [[[], left], [[], []], [[], []], {}]
+    assert json.loads(done.stdout) == [[[], left], [[], []], [[], []], {}, [2, None]]
 
 
 def test_workers_whose_launcher_died_before_the_stop(stage: Stage):
@@ -231,6 +234,7 @@ else:
 @pytest.fixture
 def holders(tmp_path: Path, monkeypatch) -> Path:
     """A file with the pids that a stand-in for nvidia-smi names as holders of GPU 1."""
+    monkeypatch.setattr(procfs, "sees_machine", lambda: True)  # wherever these tests run
     state, tools = tmp_path / "holders", tmp_path / "tools"
     state.touch()
     tools.mkdir()

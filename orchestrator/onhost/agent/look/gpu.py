@@ -6,6 +6,8 @@ import shutil
 import subprocess
 from typing import Any, Dict, Iterable, List, NamedTuple, Optional
 
+from ..proc import procfs
+
 # The driver takes seconds to answer where it has to wake up eight boards first.
 _TIMEOUT_S = 20.0
 
@@ -36,10 +38,12 @@ def read_gpus() -> Optional[List[Dict[str, Any]]]:
 
 
 def read_holders() -> Optional[List[Holder]]:
-    """Every process that computes on a GPU; `None` as of `read_gpus`.
+    """Every process that computes on a GPU; `None` as of `read_gpus`, and in a container.
 
-    In a container the numbers are those of the host, or none are shown at all.
+    There the numbers are those of the machine, which mean other processes, or none are shown.
     """
+    if not procfs.sees_machine():
+        return None
     rows = _query("--query-compute-apps=pid,gpu_uuid,used_memory", 3)
     if rows is None:
         return None
