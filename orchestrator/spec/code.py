@@ -6,10 +6,15 @@ import ast
 import re
 import textwrap
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import TypeVar
 
 from pydantic_core import PydanticCustomError
+
+from orchestrator.spec.newer import find_older
+
+T = TypeVar("T")
 
 MAX_CODE = 10_000  # characters; longer text is no anchor, and deep text can crash parsers
 
@@ -25,13 +30,6 @@ _CLAUSES = {
     "case": "match _:\n {0} pass",
 }
 _CLAUSE = re.compile(r"(else|elif|except|finally)\b")
-# Syntax that later Pythons read: quotes in f-strings and type parameters (3.12), template strings
-# and `except` without parentheses (3.14). Hosts may run those; what fits there is LibCST's to say.
-_NEWER = re.compile(
-    r"""(?<![\w.])(f|t|rf|fr|rt|tr)['"]|^type\s+[\w$]+|^(async\s+)?(def|class)\s+[\w$]+\s*\[|"""
-    r"""^except\*?\s[^(]+,""",
-    re.IGNORECASE,
-)
 
 
 def make_problem(
@@ -65,7 +63,7 @@ def check_expression(text: str) -> str:
 def check_anchor(text: str) -> str:
     """One statement, or the header of a compound one, in which `$NAME` stands for code.
 
-    What only a newer Python reads passes; it is parsed when it is sought.
+    It may be in the syntax of a newer Python than ours, which a host may run.
     """
     code = _without_metavariables(_read_code(text))
     clause = _CLAUSE.match(code)
@@ -73,10 +71,8 @@ def check_anchor(text: str) -> str:
         message = f"`{clause.group(1)}` begins a part of a statement, not a statement"
         raise make_problem(message, "name a statement in or around it", *_find_start(text, code))
     try:
-        body = _parse_statement(code)
+        body = _parse_newer(_parse_statement, code)
     except SyntaxError as error:
-        if _NEWER.search(code):
-            return text.strip()
         raise _explain(error, text, code, "a statement") from None
     if len(body) != 1:
         hint = "name one statement; `within` and `occurrence` tell equal ones apart"
@@ -88,11 +84,8 @@ def check_anchor_expression(text: str) -> str:
     """One expression, in which `$NAME` stands for code."""
     code = _without_metavariables(_read_code(text))
     try:
-        with _quiet():
-            ast.parse(f"({code}\n)", mode="eval")
+        _parse_newer(lambda code: ast.parse(f"({code}\n)", mode="eval"), code)
     except SyntaxError as error:
-        if _NEWER.search(code):
-            return text.strip()
         hint = ""
         if re.match(r"[A-Za-z_$][\w.]*\s*=[^=]", code):
             hint = "name the expression alone, like `f($$$)` of `x = f($$$)`"
@@ -111,11 +104,8 @@ def check_header(text: str) -> str:
     if not clause:
         return check_anchor(text)
     try:
-        with _quiet():
-            ast.parse(_CLAUSES[clause[1]].format(code))
+        _parse_newer(lambda code: ast.parse(_CLAUSES[clause[1]].format(code)), code)
     except SyntaxError as error:
-        if _NEWER.search(code):
-            return text.strip()
         message = f"this is not the header of a part of a statement: {error.msg}"
         raise make_problem(message) from None
     return text.strip()
@@ -160,6 +150,19 @@ def _read_code(text: str) -> str:
     if not text.strip():
         raise make_problem("the code is empty")
     return text.strip()
+
+
+def _parse_newer(parse: Callable[[str], T], code: str) -> T:
+    """What `parse` makes of the code, which may be in the syntax of a newer Python."""
+    try:
+        with _quiet():
+            return parse(code)
+    except SyntaxError:
+        with _quiet():
+            older = find_older(code)
+            if older is None:
+                raise
+            return parse(older)
 
 
 def _parse_statement(code: str) -> list[ast.stmt]:

@@ -11,6 +11,7 @@ from orchestrator.spec.code import (
     check_header,
     check_statements,
 )
+from orchestrator.spec.newer import find_older
 
 
 @pytest.mark.parametrize(
@@ -95,6 +96,31 @@ def test_no_expressions(code: str) -> None:
     """What assigns, suspends, is none, or is too deep to be handled safely."""
     with pytest.raises(PydanticCustomError):
         check_expression(code)
+
+
+NEWER = [
+    ('x = f"{d["a"]}"', (3, 12), "x = '''_____'''"),
+    ("x = f\"{'\\n'.join(y)}\"", (3, 12), "x = '''___________'''"),
+    ('x = f"{a # b\n}" + y', (3, 12), "x = '''_____\n''' + y"),
+    ("x = f'{a}{d[\"a\"]!r:>{w}}{{}}'", None, ""),
+    ('x = "{" + f"{d["a"]=}"', (3, 12), "x = \"{\" + '''______'''"),
+    ('x = f"\\N{EM DASH}{d["a"]}"', (3, 12), "x = '''________________'''"),
+    ('x = rt"{y}"', (3, 14), "x = '''_'''"),
+    ("type Pair[T] = (T, T)", (3, 12), "type_Pair    = (T, T)"),
+    ("class A[*Ts, **P](B):", (3, 12), "class A          (B):"),
+    ("if x:\n    async def f[T]():", (3, 12), "if x:\n    async def f   ():"),
+    ("except* A, B:", (3, 14), "except* A| B:"),
+    ("except A, B as e:", None, ""),
+    ('if"t" in x: pass', None, ""),
+    ('x = f"{d["a"]', None, ""),
+]
+
+
+@pytest.mark.parametrize(("code", "since", "older"), NEWER)
+def test_newer_syntax(code: str, since: tuple[int, int] | None, older: str) -> None:
+    """What a Python does not read yet is read as older code; what it reads is left as it is."""
+    for version in ((3, 11), (3, 12), (3, 13), (3, 14)):
+        assert find_older(code, version) == (older if since and version < since else None)
 
 
 def test_headers() -> None:
