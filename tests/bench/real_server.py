@@ -92,8 +92,10 @@ def main() -> int:
             print(f"{'a probe in the draft forward':<34}{'tokens/s':>9}{'CPU ms':>9}"
                   f"{'best, >= -1':>13}{'<= +1':>11}{'pairs: median, 95 %':>26}")  # fmt: skip
             for state, words in STATES.items():
+                workers = [pid for pid in byhand.life() if bystanders.is_scheduler(pid)]
+                bench.switch(workers, "probed")  # the rounds before may have ended without it
                 _ask(bench, words)
-                _print_state(state, _measure(bench))
+                _print_state(state, _measure(bench, workers))
         finally:
             bench.call("revert")
     if differences := install.record_differences(found.site_packages):
@@ -123,9 +125,8 @@ def _ask(bench: Bench, words: Sequence[str]) -> None:
     bench.call("ask", "--site", f"{project.PATCH}.1", *capture, *words)
 
 
-def _measure(bench: Bench) -> dict[str, list[Cost]]:
+def _measure(bench: Bench, workers: Sequence[int]) -> dict[str, list[Cost]]:
     """What each arm took, round by round; all rounds must answer the same."""
-    workers = [pid for pid in bench.byhand.life() if bystanders.is_scheduler(pid)]
     seen: dict[str, list[Cost]] = {arm: [] for arm, _ in ARMS}
     answers = set()
     for number in range(-1, ROUNDS):  # the first one warms up
