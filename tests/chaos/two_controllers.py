@@ -35,6 +35,7 @@ _REFUSALS = {
     "busy",
     "gone",
     "staged",
+    "not-kept",
 }
 _NEVER = 10**9
 # Most processes live; a few end at one of their next lines.
