@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from orchestrator.agent.client import AgentClient
-from orchestrator.cli.options import inventory_option, read_hosts, read_inventory_file
+from orchestrator.cli.options import find_hosts, inventory_option, read_inventory_file
 from orchestrator.errors import HostError
 from orchestrator.model.inventory import Install, Inventory, Server
 from orchestrator.servers.base import Found, Life, shown
@@ -39,7 +39,7 @@ _LOOK_S = 60.0
 def command(hosts: tuple[str, ...], inventory: Path | None, as_json: bool) -> None:
     """Show what is found on HOSTS (hosts or groups; all of the inventory by default)."""
     book = read_inventory_file(inventory)
-    contacts = open_contacts(open_transport(), read_hosts(inventory, hosts))
+    contacts = open_contacts(open_transport(), find_hosts(book, hosts))
     try:
         with ThreadPoolExecutor(max(1, min(32, len(contacts)))) as pool:
             looked = list(pool.map(lambda c: _look(c, book), contacts))

@@ -50,14 +50,13 @@ def read_inventory_file(path: Path | None) -> Inventory:
     return read_project_inventory(path)
 
 
-def read_hosts(inventory: Path | None, names: Sequence[str]) -> tuple[Host, ...]:
+def find_hosts(book: Inventory, names: Sequence[str]) -> tuple[Host, ...]:
     """The hosts of the inventory that `names` (hosts or groups) mean; all of them for no name.
 
     Each once, in the order of `names`. An unknown name is an error of usage.
     """
     from orchestrator.spec.problems import suggest
 
-    book = read_inventory_file(inventory)
     found: dict[str, Host] = {}
     for name in names or book.hosts:
         if name not in book.hosts and name not in book.groups:

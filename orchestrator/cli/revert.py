@@ -13,7 +13,7 @@ from orchestrator.cli.options import inventory_option, json_option, read_invento
 from orchestrator.diagnostics import fold_hosts
 from orchestrator.model.inventory import Host, Inventory
 from orchestrator.model.outcome import ExitCode, Outcome, is_as_before
-from orchestrator.session.contact import close_contacts, open_contacts
+from orchestrator.session.contact import close_contacts, list_notes, open_contacts
 from orchestrator.session.ending import outcome_line
 from orchestrator.session.undo import Undo, Wanted, all_sessions, is_of
 from orchestrator.transport.routes import open_transport
@@ -58,6 +58,8 @@ def command(
     finally:
         close_contacts(contacts)
     show_outcomes(outcomes, as_json=as_json)
+    for note in list_notes(contacts):
+        click.echo(f"note: {note}", err=True)
     if not is_as_before(outcomes) or not all(o.ok for o in outcomes):
         raise SystemExit(int(ExitCode.NOT_RESTORED))
 

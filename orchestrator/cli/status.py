@@ -9,10 +9,16 @@ from typing import Any
 
 import click
 
-from orchestrator.cli.options import inventory_option, read_hosts, read_inventory_file
-from orchestrator.diagnostics import fold_hosts, render
+from orchestrator.cli.options import find_hosts, inventory_option, read_inventory_file
+from orchestrator.diagnostics import fold_hosts, make_visible, render
 from orchestrator.model.outcome import ExitCode
-from orchestrator.session.contact import Contact, close_contacts, open_contacts, unreached
+from orchestrator.session.contact import (
+    Contact,
+    close_contacts,
+    list_notes,
+    open_contacts,
+    unreached,
+)
 from orchestrator.session.ending import show_time
 from orchestrator.transport.routes import open_transport
 
@@ -26,8 +32,8 @@ def command(hosts: tuple[str, ...], inventory: Path | None, as_json: bool) -> No
 
     Exit code 0: nothing is left anywhere. 7: something is, or a host did not answer.
     """
-    chosen = read_hosts(inventory, hosts)
-    contacts = open_contacts(open_transport(), chosen, read_inventory_file(inventory))
+    book = read_inventory_file(inventory)
+    contacts = open_contacts(open_transport(), find_hosts(book, hosts), book)
     try:
         if as_json:
             click.echo(json.dumps({c.host.name: _facts(c) for c in contacts}, indent=2))
@@ -42,7 +48,7 @@ def command(hosts: tuple[str, ...], inventory: Path | None, as_json: bool) -> No
 def _facts(contact: Contact) -> dict[str, Any]:
     if contact.error is not None:
         return {"error": contact.error.message, "code": contact.error.code}
-    return {"sessions": [dict(s) for s in contact.sessions]}
+    return {"sessions": [dict(s) for s in contact.sessions], "notes": list(contact.notes)}
 
 
 def _show(contacts: list[Contact]) -> None:
@@ -52,10 +58,12 @@ def _show(contacts: list[Contact]) -> None:
     for contact in contacts:
         for session in contact.sessions:
             for line in session_lines(session):
-                click.echo(f"{contact.host.name}: {line}")
+                click.echo(make_visible(f"{contact.host.name}: {line}"))
     error = unreached(contacts, "unknown")
     if error is not None:
         click.echo(render(error), err=True)
+    for note in list_notes(contacts):
+        click.echo(f"note: {note}", err=True)
     for hint in hints([session for contact in contacts for session in contact.sessions]):
         click.echo(f"hint: {hint}", err=True)
 

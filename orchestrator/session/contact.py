@@ -11,23 +11,25 @@ from orchestrator.agent.client import AgentClient
 from orchestrator.agent.ship import open_agent
 from orchestrator.diagnostics import fold_hosts
 from orchestrator.errors import FleetError, HostError, OrchestratorError
-from orchestrator.model.inventory import Host, Inventory
+from orchestrator.model.inventory import Host, Install, Inventory
 from orchestrator.model.outcome import Outcome
 from orchestrator.transport.base import Transport
 
 _CONNECT_S = 20.0
-_LOCATE_S = 60.0
+# An interpreter says in a tenth of a second where a package lies; one on a mount that hangs never.
+_LOCATE_S = 10.0
 _THREADS = 32
 
 
 @dataclass(frozen=True, slots=True)
 class Contact:
-    """A host's answer: its agent, or why there is none."""
+    """A host's answer: its agent, or why there is none; `notes` say where nothing was sought."""
 
     host: Host
     agent: AgentClient | None
     error: HostError | None
     sessions: tuple[Mapping[str, Any], ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 def open_contacts(
@@ -36,20 +38,24 @@ def open_contacts(
     """Connect to every host at once and ask for its unfinished sessions; order is kept.
 
     With an inventory also beside the installs of each host, for sessions whose state directory was
-    lost. The caller closes with `close_contacts`. Host errors are values.
+    lost; one that cannot be looked beside hides nothing else. The caller closes with
+    `close_contacts`. Host errors are values.
     """
 
     def reach(host: Host) -> Contact:
         agent = None
         try:
             agent = open_agent(transport, host, timeout_s=_CONNECT_S)
-            packages = _find_packages(agent, host, inventory)
-            sessions = agent.call("status", {"packages": packages}).value["sessions"]
+            sessions = _list_sessions(agent, [])
+            notes: list[str] = []
+            installs = _list_installs(host, inventory)
+            if installs:
+                sessions, notes = _look_beside(agent, installs, sessions)
         except HostError as error:
             if agent is not None:
                 agent.close()
             return Contact(host, None, error)
-        return Contact(host, agent, None, tuple(sessions))
+        return Contact(host, agent, None, sessions, tuple(notes))
 
     if not hosts:
         return []
@@ -57,25 +63,55 @@ def open_contacts(
         return list(pool.map(reach, hosts))
 
 
-def _find_packages(agent: AgentClient, host: Host, inventory: Inventory | None) -> list[str]:
-    """Where the installs of a host stand, as far as the inventory names their interpreter.
+def _list_sessions(agent: AgentClient, packages: Sequence[str]) -> tuple[Mapping[str, Any], ...]:
+    return tuple(agent.call("status", {"packages": packages}).value["sessions"])
 
-    One that cannot be found is no matter here: `sgldbg hosts` tells of it.
+
+def _list_installs(host: Host, inventory: Inventory | None) -> list[Install]:
+    """The installs of a host, as far as the inventory names their interpreter; each once."""
+    if inventory is None:
+        return []
+    names = dict.fromkeys(s.install for s in inventory.servers.values() if host.name in s.hosts)
+    return [inventory.installs[n] for n in names if inventory.installs[n].python is not None]
+
+
+def _look_beside(
+    agent: AgentClient, installs: Sequence[Install], known: tuple[Mapping[str, Any], ...]
+) -> tuple[tuple[Mapping[str, Any], ...], list[str]]:
+    """The sessions of a host with those that only an install tells of, and what hindered the look.
+
+    `known` are those that the host knows without it. All installs are asked for at once.
     """
-    servers = inventory.servers.values() if inventory is not None else ()
-    found: dict[str, None] = {}
-    for name in dict.fromkeys(s.install for s in servers if host.name in s.hosts):
-        assert inventory is not None
-        install = inventory.installs[name]
-        if install.python is None:
-            continue
-        args = {"python": install.python, "package": install.package, "pid": None}
-        try:
-            found[agent.call("locate", args, timeout_s=_LOCATE_S).value["package_dir"]] = None
-        except HostError as error:
-            if error.code in ("lost", "timeout"):
-                raise
-    return list(found)
+    with ThreadPoolExecutor(min(_THREADS, len(installs)), "sgldbg-locate") as pool:
+        found = list(pool.map(lambda install: _find_package(agent, install), installs))
+    notes = [
+        f"beside install `{install.name}` no lost session was sought: {one.message}"
+        for install, one in zip(installs, found, strict=True)
+        if isinstance(one, HostError)
+    ]
+    packages = [one for one in dict.fromkeys(found) if isinstance(one, str)]
+    if not packages:
+        return known, notes
+    try:
+        return _list_sessions(agent, packages), notes
+    except HostError as error:
+        if error.code == "lost":
+            raise
+        return known, [*notes, f"no lost session was sought: {error.message}"]
+
+
+def _find_package(agent: AgentClient, install: Install) -> str | HostError | None:
+    """Where an install stands, or why its interpreter did not say so in time.
+
+    One that is not there is no matter here: `sgldbg hosts` tells of it.
+    """
+    args = {"python": install.python, "package": install.package, "pid": None}
+    try:
+        return str(agent.call("locate", args, timeout_s=_LOCATE_S).value["package_dir"])
+    except HostError as error:
+        if error.code == "lost":
+            raise
+        return error if error.code not in ("no-interpreter", "not-installed") else None
 
 
 def join_errors(errors: Sequence[HostError], what: str, state: str) -> OrchestratorError | None:
@@ -92,6 +128,15 @@ def unreached(contacts: Sequence[Contact], state: str) -> OrchestratorError | No
     """The error of all hosts that did not answer, which are then in this state; or `None`."""
     errors = [c.error for c in contacts if c.error is not None]
     return join_errors(errors, "no contact with", state)
+
+
+def list_notes(contacts: Sequence[Contact]) -> list[str]:
+    """What could not be looked for on hosts that did answer, each with its hosts."""
+    by_text: dict[str, list[str]] = {}
+    for contact in contacts:
+        for note in contact.notes:
+            by_text.setdefault(note, []).append(contact.host.name)
+    return [f"{fold_hosts(names)}: {note}" for note, names in by_text.items()]
 
 
 def close_contacts(contacts: Sequence[Contact]) -> None:

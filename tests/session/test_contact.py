@@ -1,0 +1,83 @@
+"""Asking a host what is left there: what one install hides does not hide the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, cast
+
+import pytest
+
+from orchestrator.agent.client import Reply
+from orchestrator.errors import HostError
+from orchestrator.model.inventory import Host, Install, Inventory, LaunchAdopt, Server
+from orchestrator.session import contact
+from orchestrator.session.contact import list_notes, open_contacts
+from orchestrator.transport.base import Transport
+
+NAMES = ("slow", "absent", "fine")
+BOOK = Inventory(
+    path="inventory.yaml",
+    groups={},
+    hosts={"h": Host("h")},
+    installs={n: Install(n, n, "sglang") for n in NAMES},
+    servers={n: Server(n, n, ("h",), LaunchAdopt(), "http://127.0.0.1:1") for n in NAMES},
+)
+SLOW = HostError("no answer to `locate` within 10 s", host="h", code="timeout")
+ABSENT = HostError("there is no interpreter `absent`", host="h", code="no-interpreter")
+LOST = HostError("the link broke", host="h", code="lost")
+CRASH = HostError("`status` failed: KeyError", host="h", code="crash")
+KNOWN, HIDDEN = {"session": "known"}, {"session": "hidden"}
+NOTE = "h: beside install `slow` no lost session was sought: no answer to `locate` within 10 s"
+
+
+class Agent:
+    """A host that knows one session by itself, and one beside its install `fine`."""
+
+    def __init__(self, answers: Mapping[str, Any]) -> None:
+        self._answers, self.closed = answers, False
+
+    def call(self, op: str, args: Mapping[str, Any], timeout_s: float = 30.0) -> Reply:
+        """`status` or `locate`."""
+        if op == "locate":
+            assert timeout_s == 10
+            answer = self._answers.get(args["python"], {"package_dir": f"/{args['python']}/sglang"})
+        elif args["packages"]:
+            answer = self._answers.get("beside", {"sessions": [KNOWN, HIDDEN]})
+        else:
+            answer = {"sessions": [KNOWN]}
+        if isinstance(answer, HostError):
+            raise answer
+        return Reply(answer)
+
+    def close(self) -> None:
+        """Given up."""
+        self.closed = True
+
+
+@pytest.mark.parametrize(
+    ("answers", "sessions", "notes", "error"),
+    [
+        ({}, (KNOWN, HIDDEN), [], None),
+        ({"slow": SLOW, "absent": ABSENT}, (KNOWN, HIDDEN), [NOTE], None),
+        ({"slow": SLOW, "absent": ABSENT, "fine": ABSENT}, (KNOWN,), [NOTE], None),
+        ({"beside": CRASH}, (KNOWN,), ["h: no lost session was sought: `status` failed: KeyError"],
+         None),
+        ({"absent": LOST}, (), [], LOST),
+        ({"beside": LOST}, (), [], LOST),
+    ],
+    ids=["all", "slow", "none", "crash", "lost", "lost later"],
+)  # fmt: skip
+def test_what_is_left_is_told_whatever_an_install_does(
+    monkeypatch: pytest.MonkeyPatch,
+    answers: Mapping[str, Any],
+    sessions: tuple[Any, ...],
+    notes: list[str],
+    error: HostError | None,
+) -> None:
+    """Only a host that is lost has no answer; who did not say where an install is, is named."""
+    agent = Agent(answers)
+    monkeypatch.setattr(contact, "open_agent", lambda *args, **kwargs: agent)
+    contacts = open_contacts(cast("Transport", None), [Host("h")], BOOK)
+    (one,) = contacts
+    assert (one.sessions, list_notes(contacts), one.error) == (sessions, notes, error)
+    assert (one.agent is None, agent.closed) == (error is not None,) * 2
