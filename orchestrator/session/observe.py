@@ -125,7 +125,13 @@ def end_leftovers(member: Member) -> str:
         if not left["expired"]:
             continue
         args = {name: left[name] for name in ("session", "host", "lock") if name in left}
-        value = member.channel.call("recover", args, timeout_s=_RECOVER_S).value
+        try:
+            value = member.channel.call("recover", args, timeout_s=_RECOVER_S).value
+        except HostError as error:
+            if error.code in ("lost", "timeout"):
+                raise
+            member.notes.append(error.message)
+            continue
         if not value["left"]:
             ended.append(left["session"])
             member.notes.append(f"ended the earlier session `{left['session']}` first")

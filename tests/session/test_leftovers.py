@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from orchestrator.agent.client import Reply
+from orchestrator.errors import HostError
 from orchestrator.model.inventory import Host
 from orchestrator.session.member import Member
 from orchestrator.session.observe import end_leftovers
@@ -14,12 +17,17 @@ from tests.session.test_regain import BACK, LOCK, left
 class FakeAgent:
     """A host on which an earlier session has lost its directory."""
 
+    def __init__(self, refusal: HostError | None = None) -> None:
+        self.refusal = refusal
+
     def call(self, op: str, args: Any = None, **kwargs: Any) -> Reply:
         """One op; a session that is only known by its lock is only undone with it."""
         if op == "status":
             found = left("unknown", True) | {"expired": True, "elsewhere": None}
             return Reply({"sessions": [found]})
         assert (op, args) == ("recover", {"session": "s", "host": "k0", "lock": LOCK})
+        if self.refusal is not None:
+            raise self.refusal
         return Reply(BACK)
 
 
@@ -34,3 +42,21 @@ def test_an_earlier_session_that_lost_its_directory() -> None:
         f"its directory was lost: undone from `{LOCK}`",
         "the debug life ran as `python3 -m sglang.launch_server --api-key [secret]`",
     ]
+
+
+def test_an_earlier_session_that_cannot_be_ended() -> None:
+    """It is told and not this run's end: it may be on another install, and be anybody's."""
+    said = "the lock is another user's (uid 1234), who alone can undo it"
+    agent: Any = FakeAgent(HostError(said, host="k0", code="missing"))
+    member = Member(Host("k0"), 0, agent=agent)
+
+    assert end_leftovers(member) == "none"
+    assert member.notes == [said]
+
+
+def test_a_host_that_is_lost_meanwhile() -> None:
+    """That is no matter of the earlier session."""
+    agent: Any = FakeAgent(HostError("the connection broke", host="k0", code="lost"))
+
+    with pytest.raises(HostError, match="the connection broke"):
+        end_leftovers(Member(Host("k0"), 0, agent=agent))

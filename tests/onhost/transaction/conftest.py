@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+from tests.onhost.transaction.lost import lose_in_debug_life
 from tests.onhost.transaction.place import HOST, LEASE_S, Place
 
 
@@ -36,3 +37,10 @@ def held(place):
         assert holder.stdout.readline() == f"patched s1 {HOST}\n".encode()
         yield holder
         holder.kill()
+
+
+@pytest.fixture
+def lost(place):
+    """A place whose session has lost its directory in its debug life, and its guard."""
+    lose_in_debug_life(place)
+    return place

@@ -14,15 +14,11 @@ from orchestrator.onhost.agent import __main__ as by_hand
 from orchestrator.onhost.agent.held.state import Context
 from orchestrator.onhost.agent.refusal import Refusal
 from orchestrator.onhost.agent.session import recover, status
+from tests.onhost.transaction.lost import change_lock, lock_of, lose_all, lose_patched, undo_orphan
 from tests.onhost.transaction.place import DEBUG, HOST, op, stage, wait_for
 from tests.onhost.tree import differences, snapshot
 
 LAYERS = "sglang/srt/layers.py"
-
-
-def lose_all(place):
-    """What `rm -rf ~/.local/state/sgldbg` leaves."""
-    shutil.rmtree(place.state)
 
 
 def lose_journal(place):
@@ -45,9 +41,9 @@ def test_the_guard_undoes_it_from_memory(place, held, lose):
     assert place.servers() == place.originals() != []
     (session,) = place.status()
     assert (session["state"], session["server"]) == ("reverted by guard", "restored")
-    cause = "the lease ran out" if lose is lose_lease else "the session's directory was lost"
+    what = "lease" if lose is lose_lease else "directory"
     assert session["report"] == [
-        f"{cause}: 3 of 3 files put back, all verified",
+        f"the session's {what} was lost: 3 of 3 files put back, all verified",
         f"the original server runs as process {place.originals()[0]} (no differences)",
     ]
     wait_for(lambda: held.poll() is not None)
@@ -64,25 +60,6 @@ def test_the_guard_finds_another_place(place, held):
     assert place.changes() == []
     assert place.servers() == place.originals() != []
     assert os.listdir(place.top / "tmp") == [f"sgldbg-s1-{HOST}"]
-
-
-@pytest.fixture
-def lost(place):
-    """Patched files, a debug life, and neither a guard nor a state directory."""
-    main = place.start_server()
-    context = place.begin()
-    stage(place, context)
-    op(context, "describe-server", pid=main.pid, start_time=main.start_time)
-    op(context, "stop-server", which="original", timeout_s=5, port=None)
-    op(context, "swap")
-    op(context, "start-server", argv=list(DEBUG), env_set={}, env_unset=[], cwd=None)
-    context.session.close()
-    lose_all(place)
-    return place
-
-
-def lock_of(place):
-    return place.package_dir / ".sgldbg-lock"
 
 
 def test_an_orphan_is_named(lost):
@@ -137,17 +114,24 @@ def test_an_orphan_is_undone_from_its_lock(lost, pointer):
 
 
 def test_an_orphan_that_somebody_changed(lost):
-    """Drift stays drift; the session has a directory again, and ends by force."""
+    """Drift stays drift; the session has a directory again, and ends by force.
+
+    Of the server every try and every look says the same: no more is known of it the second time.
+    """
     (lost.root / LAYERS).write_bytes(b"# mine\n")
-    (seen,) = lost.status()
-    mine = {"session": seen["session"], "host": seen["host"], "lock": seen["lock"]}
-    value = op(Context(lost.state), "recover", **mine)
+    value = undo_orphan(lost)
     path = str(lost.root / LAYERS)
     assert value["left"] == [f"{path}: drift, it was changed after the swap"]
     (seen,) = lost.status()
     assert (seen["state"], "lock" in seen) == ("drift", False)
-    assert recover.recover(lost.directory(), force=True)["left"] == []
+    assert (seen["server"], seen["ran"]) == ("unknown", True)
+    assert lost.servers() == []
+    again = undo_orphan(lost, force=True)
+    assert (again["left"], again["verified"], again["server"]) == ([], True, None)
+    assert (again["lost"], again["report"]) == (value["lost"], value["report"])
+    assert list(DEBUG) in again["lost"]
     assert lost.changes() == []
+    assert list(Path(lost.state, "ended").rglob("lives.json")) == []
 
 
 def test_the_next_session_ends_an_orphan(lost):
@@ -198,12 +182,6 @@ def test_an_orphan_by_hand(lost, capsys):
     ]
     assert lost.changes() == []
     assert by_hand.main(["revert", "--all", package]) == 0
-
-
-def change_lock(place, **changes):
-    """Somebody else's words in the lock."""
-    path = lock_of(place)
-    path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
 
 
 @pytest.mark.parametrize(
@@ -259,12 +237,6 @@ def test_another_session_has_the_install_by_now(place):
     op(second, "finish")
     assert place.recover()["left"] == []
     assert place.changes() == []
-
-
-def undo_orphan(place):
-    """What `revert --all` asks the host for; its value."""
-    (seen,) = place.status()
-    return op(Context(place.state), "recover", session="s1", host=HOST, lock=seen["lock"])
 
 
 def test_an_orphan_in_a_tree_of_links(place):
@@ -340,11 +312,7 @@ def test_the_lock_says_what_became_of_the_server(place):
 
 def test_an_orphan_whose_server_was_left_alone(place):
     """Where only files were touched, nothing else is missing: it ends as any other session."""
-    context = place.begin()
-    stage(place, context)
-    op(context, "swap")
-    context.session.close()
-    lose_all(place)
+    lose_patched(place)
     (seen,) = place.status()
     assert seen["server"] == "untouched"
     value = undo_orphan(place)

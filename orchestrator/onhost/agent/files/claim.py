@@ -8,8 +8,9 @@ import os
 import time
 from typing import Any, Dict, List, Optional, Sequence
 
-from ..held import lease, lock
+from ..held import lease, lock, untrusted
 from ..held.dirs import LOCK_NAME
+from ..held.holder import Holder
 from ..held.state import SessionState
 from ..refusal import Refusal
 
@@ -17,11 +18,12 @@ from ..refusal import Refusal
 # nothing in it is believed before that lock was read.
 _POINTER = "install.json"
 _POINTER_LIMIT = 64 << 10
+_POINTERS = 8  # an install has two locks at most
 
 
 def make(
     session: SessionState, held: lease.Lease, pycs: Any = None, server: bool = False
-) -> lock.Holder:
+) -> Holder:
     """What the lock says: who, since and until when, and what a revert needs to know.
 
     `pycs` are the compiled files that are about to be set aside, as of the journal; `server` says
@@ -62,24 +64,26 @@ def wall_of(deadline_s: Optional[float]) -> Optional[float]:
 def point(probe_dir: str, locks: Sequence[str]) -> None:
     """Leave word where the locks stand, for whoever finds the probe directory and no journal."""
     path = os.path.join(probe_dir, _POINTER)
-    with contextlib.suppress(OSError), open(path, "w", encoding="ascii") as file:
-        json.dump({"locks": list(locks)}, file)
+    data = json.dumps({"locks": list(locks)}).encode("ascii")
+    with contextlib.suppress(OSError):
+        fd = untrusted.open_to_write(path, os.O_CREAT | os.O_TRUNC)
+        with open(fd, "wb") as file:
+            file.write(data)
 
 
 def follow(probe_dir: str) -> List[str]:
     """Where locks may stand, by what was left in a probe directory."""
-    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     try:
-        with open(os.open(os.path.join(probe_dir, _POINTER), flags), "rb") as file:
-            found = json.loads(file.read(_POINTER_LIMIT).decode("ascii"))["locks"]
-    except (OSError, ValueError, KeyError, TypeError):
+        found = untrusted.read(os.path.join(probe_dir, _POINTER), _POINTER_LIMIT)
+    except OSError:
         return []
-    paths = [path for path in found if isinstance(path, str)] if isinstance(found, list) else []
-    return [path for path in paths if os.path.isabs(path) and _is_lock(path)]
+    said = untrusted.parse_with(found.data, untrusted.fields(locks=untrusted.every(_is_lock)))
+    return said["locks"][:_POINTERS] if said is not None else []
 
 
-def _is_lock(path: str) -> bool:
-    return os.path.basename(path) == LOCK_NAME
+def _is_lock(path: Any) -> bool:
+    is_path = untrusted.is_path(path) and untrusted.plain(path) == path
+    return is_path and os.path.basename(path) == LOCK_NAME
 
 
 def has_let_go(session: SessionState) -> bool:

@@ -14,9 +14,10 @@ import os
 import time
 from typing import Any, Dict, List, Optional
 
-from ..held import lease, lock
+from ..held import lease, lock, untrusted
 from ..held.journal import sync_dir
 from ..held.state import SessionState, write_private
+from ..held.untrusted import fields, is_seconds, is_text, maybe
 from ..refusal import Refusal
 from . import files
 
@@ -27,6 +28,7 @@ _POLL_S = 0.05
 # A member whose lease ran out still has to stop its server, 8 to 10 s as measured.
 _STOPPING_S = 60.0
 _SEEN = "members.json"
+_MEMBER = fields(beat=is_text, limit_s=maybe(is_seconds))
 
 
 def find_owner(session: SessionState, paths: List[str]) -> Optional[str]:
@@ -79,8 +81,7 @@ def _beat(session: SessionState, held: lease.Lease, durable: bool) -> None:
     limit_s = None if held.deadline_s is None else held.lease_s + held.grace_s + _STOPPING_S
     data = json.dumps({"beat": "%d.%d" % (os.getpid(), session.beat), "limit_s": limit_s})
     for path in (session.facts.sharing or {})["members"]:
-        flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC
-        fd = os.open(path, flags if durable else flags & ~os.O_CREAT, 0o644)
+        fd = untrusted.open_to_write(path, os.O_CREAT if durable else 0)
         try:
             os.pwrite(fd, data.ljust(127).encode("ascii") + b"\n", 0)
             if durable:
@@ -192,9 +193,10 @@ def _live_members(session: SessionState) -> List[Any]:
         left_s = found["limit_s"] - (now_s - seen[path][1])
         if left_s > 0:
             host = os.path.basename(path)[len(".sgldbg-member-%s-" % session.name) :]
-            live.append((host, left_s))
+            live.append((untrusted.plain(host), left_s))
         else:
-            files.remove(path)
+            with contextlib.suppress(OSError):  # somebody's directory under that name
+                files.remove(path)
     if {p: b for p, (b, _) in known.items()} != {p: b for p, (b, _) in seen.items()}:
         with contextlib.suppress(OSError):
             write_private(session.path(_SEEN), {"boot_id": lease.read_boot_id(), "seen": seen})
@@ -208,13 +210,14 @@ def _list_members(lock_path: str, session: str) -> List[str]:
 
 def _read_member(path: str) -> Value:
     try:
-        with open(path, "rb") as file:
-            found: Value = json.loads(file.read().decode("ascii"))
-    except (OSError, ValueError):  # caught while it was written, or gone just now
+        found = untrusted.parse_with(untrusted.read(path).data, _MEMBER)
+    except OSError:
+        found = None
+    if found is None:  # caught while it was written, or gone just now
         return {"beat": "unreadable", "limit_s": _STOPPING_S}
     if found["limit_s"] is None:  # kept: until its own end
         found["limit_s"] = float("inf")
-    return found
+    return dict(found)
 
 
 def _read_seen(session: SessionState) -> Dict[str, Any]:

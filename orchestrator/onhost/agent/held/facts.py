@@ -59,6 +59,7 @@ class Facts:
         self.restoring: Optional[Record] = None
         self.restored: Optional[Record] = None
         self.ended = False
+        self.lost_server = False
         self.by = ""
         self.report: List[str] = []
         self._forget_files()
@@ -102,6 +103,9 @@ class Facts:
         elif kind == "report":
             self.report.append(record["text"])
             self.by = record["by"]
+        elif kind == "lost-server":
+            self.lost_server = True
+            self.report.append(record["text"])
         elif kind == "guard":
             self.guard = record["guard"]
         elif kind == "announced":

@@ -54,7 +54,7 @@ def unseal(line: bytes) -> Optional[Record]:
         return None
     try:
         record = json.loads(body.decode("ascii"))
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     return record if isinstance(record, dict) else None
 

@@ -12,7 +12,8 @@ from typing import Any, Callable, Dict, Iterator, NamedTuple, Optional
 
 from ..proc import procfs
 from ..refusal import Refusal
-from . import journal
+from . import journal, untrusted
+from .untrusted import fields, is_seconds, is_text, is_whole, maybe
 
 NAME = "lease"
 # Padded to one size, so that a renewal overwrites in place: it needs no space on a full disk.
@@ -139,14 +140,15 @@ def _kill(process: Process) -> None:
 def read(directory: str) -> Optional[Lease]:
     """The lease of a session, or `None` where there is none that can be read.
 
-    Readers take no lock; what they catch half-written is read again.
+    Readers take no lock; what they catch half-written is read again. The directory may be one that
+    somebody's lock names, so nothing in it is taken as given.
     """
     for _ in range(20):
         try:
-            with open(os.path.join(directory, NAME), "rb") as file:
-                record = journal.unseal(file.read(SIZE_BYTES).rstrip(b" \n"))
-        except OSError:
+            data = untrusted.read(os.path.join(directory, NAME), SIZE_BYTES).data
+        except (OSError, ValueError):
             return None
+        record = journal.unseal(data.rstrip(b" \n"))
         if record is not None:
             return _parse(record)
         time.sleep(0.002)
@@ -168,10 +170,24 @@ def write(directory: str, lease: Lease) -> None:
         os.close(fd)
 
 
-def _parse(record: Dict[str, Any]) -> Lease:
-    record.pop("crc", None)
-    agent = record.pop("agent")
-    return Lease(agent=Process(agent["pid"], agent["start_time"]), **record)
+_SHAPE = fields(
+    epoch=is_whole,
+    by=lambda value: value in (AGENT, GUARD, RECOVER),
+    agent=fields(pid=is_whole, start_time=is_whole),
+    boot_id=is_text,
+    deadline_s=maybe(is_seconds),
+    lease_s=is_seconds,
+    grace_s=is_seconds,
+)
+_FLAGS = ("detached", "ended", "let_go")
+
+
+def _parse(record: Dict[str, Any]) -> Optional[Lease]:
+    if not _SHAPE(record) or not all(isinstance(record.get(n, False), bool) for n in _FLAGS):
+        return None
+    known = {name: record[name] for name in Lease.__dataclass_fields__ if name in record}
+    agent = Process(record["agent"]["pid"], record["agent"]["start_time"])
+    return Lease(**dict(known, agent=agent))
 
 
 @contextlib.contextmanager

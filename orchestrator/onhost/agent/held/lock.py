@@ -6,12 +6,13 @@ import contextlib
 import errno
 import json
 import os
-from typing import Any, Dict, List, Optional
+from typing import List, NamedTuple, Optional
 
+from . import untrusted
 from .dirs import LOCK_NAME
+from .holder import Holder, parse_holder
 from .journal import sync_dir
 
-Holder = Dict[str, Any]
 _NO_LINK = (errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP, errno.EMLINK)
 
 
@@ -63,21 +64,47 @@ def _write(path: str, holder: Holder) -> None:
         os.fsync(fd)
 
 
-def read(path: str) -> Optional[Holder]:
-    """Who holds the lock; an empty dict where that cannot be read, `None` where nobody does."""
+class Seen(NamedTuple):
+    """A lock that stands: what it says, and whether that may be acted upon.
+
+    The folder may be another user's, who can put any lock there: it only counts for who is told
+    that the install is held, unless the file itself is ours or root's.
+    """
+
+    holder: Holder
+    uid: int
+    is_trusted: bool
+
+
+def look(path: str) -> Optional[Seen]:
+    """The lock as it stands, its holder empty where it cannot be read; `None` where none does."""
     try:
-        with open(path, "rb") as file:
-            found = json.loads(file.read().decode("ascii"))
-    except FileNotFoundError:
+        found = untrusted.read(path)
+    except (FileNotFoundError, NotADirectoryError):
         return None
     except (OSError, ValueError):
-        return {}
-    return found if isinstance(found, dict) else {}
+        return Seen({}, -1, False)
+    return Seen(parse_holder(found.data), found.uid, found.is_trusted)
+
+
+def read(path: str) -> Optional[Holder]:
+    """Who holds the lock; an empty dict where that cannot be read, `None` where nobody does.
+
+    To be shown, or compared with what one knows; `read_trusted` is for what is acted upon.
+    """
+    seen = look(path)
+    return None if seen is None else seen.holder
+
+
+def read_trusted(path: str) -> Holder:
+    """Who holds the lock by the word of ourselves or root; empty where there is no such word."""
+    seen = look(path)
+    return seen.holder if seen is not None and seen.is_trusted else {}
 
 
 def is_mine(found: Optional[Holder], holder: Holder) -> bool:
     """Whether a lock that was read is that of this session on this host."""
-    names = ("session", "host", "hostname", "state_dir", "since")
+    names = ("session", "host", "hostname", "since")
     return found is not None and all(found.get(name) == holder[name] for name in names)
 
 
@@ -88,8 +115,13 @@ def update(path: str, holder: Holder) -> None:
     draft = temporary(path, holder)
     with contextlib.suppress(FileNotFoundError):
         os.unlink(draft)
-    _write(draft, holder)
-    os.rename(draft, path)
+    try:
+        _write(draft, holder)
+        os.rename(draft, path)
+    except OSError:
+        with contextlib.suppress(OSError):
+            os.unlink(draft)
+        raise
     sync_dir(os.path.dirname(path))
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-from typing import Mapping
+from typing import Callable, Mapping
 
+from ..refusal import Refusal
 from . import lease
 from .journal import sync_dir
-from .state import JOURNAL
+from .state import JOURNAL, was_ended
 
 
 def make_dirs(directory: str) -> None:
@@ -22,20 +24,36 @@ def make_dirs(directory: str) -> None:
     sync_dir(sessions)
 
 
-def give_back(directory: str, contents: Mapping[str, bytes]) -> bool:
+def give_back(
+    directory: str, contents: Mapping[str, bytes], is_wanted: Callable[[], bool] = lambda: True
+) -> bool:
     """Write those files of a session that are not there; whether its journal was one of them.
 
     The journal comes last: where it is, a session is. Of two that do this at once one does it.
+    `is_wanted` is asked when nobody else can be at it any more; `Refusal` (`missing`) where it
+    says no, as for one that was ended meanwhile.
     """
     make_dirs(directory)
     with lease.exclusive(directory) as held:
         if not held:
             raise OSError("`%s` is held by a process that does not move" % directory)
+        if not os.path.exists(os.path.join(directory, JOURNAL)) and not is_wanted():
+            _unmake(directory)
+            message = "the session is not there any more"
+            raise Refusal("missing", message, ended=was_ended(directory))
         missing = [name for name in contents if not os.path.exists(os.path.join(directory, name))]
         for name in sorted(missing, key=lambda name: name == JOURNAL):
             _write(os.path.join(directory, name), contents[name])
         sync_dir(directory)
     return JOURNAL in missing
+
+
+def _unmake(directory: str) -> None:
+    """Take away the directory that was made for nothing, unless there is something in it."""
+    with contextlib.suppress(OSError):
+        os.unlink(os.path.join(directory, "lease.lock"))
+        os.rmdir(directory)
+        os.rmdir(os.path.dirname(directory))
 
 
 def _write(path: str, data: bytes) -> None:

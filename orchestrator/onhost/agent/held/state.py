@@ -5,18 +5,17 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import re
 import threading
-from typing import Any, Callable, Dict, Iterator, Optional
+from typing import Any, Callable, Dict, Iterable, Iterator, Optional
 
 from ..refusal import Refusal
-from . import journal, lease, lock
+from . import journal, lease
 from .facts import Facts
+from .holder import NAME, Holder
 from .journal import Journal, Record
 from .lease import Lease, Process
 
 JOURNAL = "journal.jsonl"
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,100}\Z")
 # Longer than any step: what holds the lock is working, or was ended by whoever wants it next.
 STEP_WAIT_S = 900.0
 
@@ -46,7 +45,7 @@ class Context:
 def session_dir(state_dir: str, session: str, host: str) -> str:
     """Where a session keeps its journal on this host; refuses names that are no plain names."""
     for name in (session, host):
-        if not isinstance(name, str) or not _NAME.match(name):
+        if not isinstance(name, str) or not NAME.match(name):
             raise Refusal("bad-name", "`%s` cannot be the name of a session or host" % name)
     return os.path.join(state_dir, "sessions", session, host)
 
@@ -94,6 +93,12 @@ class SessionState:
     def state_dir(self) -> str:
         """The directory of all sessions, agents and ended journals."""
         return os.path.dirname(os.path.dirname(os.path.dirname(self.directory)))
+
+    @property
+    def is_moved(self) -> bool:
+        """Whether its directory was lost where it began, and was made anew in another place."""
+        begun = str((self.facts.begun or {}).get("state_dir", self.state_dir))
+        return os.path.realpath(begun) != os.path.realpath(self.state_dir)
 
     @property
     def mark(self) -> str:
@@ -172,6 +177,20 @@ class SessionState:
         """Write one record and let the facts follow."""
         self.facts.apply(self.journal.append(record))
 
+    def take_in(self, records: Iterable[Record]) -> None:
+        """Add records that a lost journal lacks; where the disk takes one no more, only the facts
+        know it and all that follow: half of them on the disk would say other things.
+        """
+        takes = True
+        for record in records:
+            if takes:
+                try:
+                    self.append(record)
+                    continue
+                except OSError:
+                    takes = False
+            self.facts.apply(record)
+
     def note(self, kind: str, **detail: Any) -> None:
         """Write a record that is no step; where the disk does not take it, only the facts know."""
         record = dict(detail, kind=kind)
@@ -180,7 +199,7 @@ class SessionState:
         except OSError:
             self.facts.apply(record)
 
-    def lock_holder(self, until: Optional[float] = None, deadline_s: Any = None) -> lock.Holder:
+    def lock_holder(self, until: Optional[float] = None, deadline_s: Any = None) -> Holder:
         """What our lock beside an install says; `until` is wall time, only to be shown."""
         begun = self.facts.begun or {}
         return {
@@ -192,7 +211,8 @@ class SessionState:
             "since": begun.get("since", 0),
             "until": until,
             "deadline_s": deadline_s,
-            "state_dir": begun.get("state_dir", self.state_dir),
+            "state_dir": self.state_dir,
+            "moved": self.is_moved,
             "machine": begun.get("machine"),
             "processes": lease.read_process_space(),
             "guard": self.facts.guard,

@@ -16,6 +16,8 @@ from . import process, remains
 
 SERVER = "server.json"
 SHM = "shm.json"
+# The command lines of a debug life that was found without a journal: they may hold secrets.
+LIVES = "lives.json"
 Value = Dict[str, Any]
 # What the controller asked for is in the journal; these serve where it asked for nothing.
 _STOP_TIMEOUT_S = 30.0
@@ -31,6 +33,16 @@ def read_server(session: SessionState) -> Optional[Value]:
             return found
     except FileNotFoundError:
         return None
+
+
+def read_lives(session: SessionState) -> List[List[str]]:
+    """How the debug life of a session ran whose directory had been lost with its description."""
+    try:
+        with open(session.path(LIVES), "rb") as file:
+            found: List[List[str]] = json.loads(file.read().decode("ascii"))
+            return found
+    except FileNotFoundError:
+        return []
 
 
 def describe_running(session: SessionState, args: Mapping[str, Any]) -> Value:
@@ -243,6 +255,7 @@ def _is_twin(pid: int, description: Mapping[str, Any]) -> bool:
 
 
 def forget_server(session: SessionState) -> None:
-    """Remove the file that holds the true environment."""
-    with contextlib.suppress(FileNotFoundError):
-        os.unlink(session.path(SERVER))
+    """Remove the files that hold the true environment and command lines."""
+    for name in (SERVER, LIVES):
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(session.path(name))

@@ -6,20 +6,24 @@ import os
 from typing import Any, Dict, Iterator, List, Tuple
 
 from ..files import claim, files, probedir
-from ..held import journal, lock
+from ..held import lock
 from ..held.facts import ORIG, Facts, PlannedFile, beside
+from ..held.holder import Holder
 from ..held.journal import Record
-from ..held.state import JOURNAL
+from ..held.state import SessionState
 
 _MINE = ("session", "host", "since")
+_NOT_STARTED = "how its server ran was lost with it, so it was not started"
+# What keeps `make_records` from reading a lock: an older agent's says less.
+UNREADABLE = (KeyError, TypeError, ValueError, AttributeError, OSError)
 
 
-def make_records(path: str, holder: lock.Holder) -> List[Record]:
+def make_records(path: str, holder: Holder) -> List[Record]:
     """The journal that the lock stands for: all that may have happened is taken as if it had.
 
-    What a revert does follows from the disk. Whoever can write beside the lock may have written
-    the lock too, so it can only name files where a lock of the same session stands; `ValueError`
-    where it does not.
+    What a revert does follows from the disk. The lock is one that `lock.read_trusted` gave, since
+    a revert acts on its names; they can only be of files below folders in which a lock of the same
+    session stands. One of `UNREADABLE` is raised where it says too little, or names other places.
     """
     plan = holder["plan"]
     allowed = [os.path.dirname(one) for one in plan["locks"] if _is_same(one, holder)]
@@ -33,17 +37,20 @@ def make_records(path: str, holder: lock.Holder) -> List[Record]:
     for item in plan["files"]:
         records.append({"kind": "intent", "step": "stage:new", "file": item["file"]})
     for item in plan["files"]:
-        asides = [a for a in holder["pycs"].get(item["file"], ()) if _may_move(path, a, allowed)]
+        # These may be elsewhere, below `PYTHONPYCACHEPREFIX`.
+        asides = holder["pycs"].get(item["file"])
         swap = {"kind": "intent", "file": item["file"]}
         if asides:
             records.append(dict(swap, step="swap:pyc", dirs=asides))
         records.append(dict(swap, step="swap:file"))
     if holder["server"] != "untouched":
         records.append({"kind": "intent", "step": "start:debug"})
+    if holder["server"] == "stopped":
+        records.append({"kind": "lost-server", "text": _NOT_STARTED})
     return records
 
 
-def _begin(holder: lock.Holder) -> Record:
+def _begin(holder: Holder) -> Record:
     session, host = holder["session"], holder["host"]
     names = ("holder", "hostname", "machine", "boot_id", "since", "state_dir")
     named = {name: holder[name] for name in names}
@@ -51,8 +58,8 @@ def _begin(holder: lock.Holder) -> Record:
     return dict(named, kind="intent", step="begin", session=session, host=host, probe_dir=probe_dir)
 
 
-def _is_same(path: str, holder: lock.Holder) -> bool:
-    found = lock.read(path) or {}
+def _is_same(path: str, holder: Holder) -> bool:
+    found = lock.read_trusted(path)
     return all(found.get(name) == holder[name] for name in _MINE)
 
 
@@ -63,64 +70,46 @@ def _is_inside(path: str, folders: List[str]) -> bool:
     )
 
 
-def _may_move(path: str, aside: Record, allowed: List[str]) -> bool:
-    """A cache below `PYTHONPYCACHEPREFIX` is elsewhere: only our own lock may name that."""
-    return _is_inside(aside["dir"], allowed) or os.stat(path).st_uid == os.geteuid()
-
-
-def supplement(directory: str) -> None:
+def catch_up(session: SessionState, lost: bool = False) -> None:
     """Add to a session's journal what the lock says more of the same session.
 
-    One that came back from memory may be a moment older than what was done last.
+    Where it was `lost` and came back from memory, that may be a moment older than what was done
+    last. Else where names or bytes of ours stand beside the install that the journal lacks: every
+    intent is durable before its effect, so that journal has lost lines, to a disk that reported
+    what it did not do, to a copy of an older state. An intent taken as missing would let a revert
+    remove a kept original as one that was never needed.
     """
-    path = os.path.join(directory, JOURNAL)
-    facts = Facts(journal.read(path))
-    for place, holder in _find_locks(directory, facts):
-        _append(path, facts, make_records(place, holder))
-        return
-
-
-def catch_up(directory: str) -> None:
-    """The same where names or bytes of ours stand beside the install that the journal lacks.
-
-    Every intent is durable before its effect, so that journal has lost lines: to a disk that
-    reported what it did not do, to a copy of an older state. An intent taken as missing would let
-    a revert remove a kept original as one that was never needed.
-    """
-    path = os.path.join(directory, JOURNAL)
-    facts = Facts(journal.read(path))
+    facts = session.facts
     if facts.unlocked or facts.ended or facts.sharing is not None:
         return
-    for place, holder in _find_locks(directory, facts):
+    for place, holder in _find_locks(session.directory, facts):
         try:
             records = make_records(place, holder)
-            is_behind = _is_behind(facts, Facts(records))
-        except (KeyError, TypeError, ValueError, AttributeError):
+            is_behind = lost or _is_behind(facts, Facts(records))
+        except UNREADABLE:
             continue  # damaged as well, or an older agent's, which said less
         if is_behind:
-            _append(path, facts, records)
+            session.take_in([record for record in records if _is_missing(record, facts)])
             return
 
 
-def _find_locks(directory: str, facts: Facts) -> Iterator[Tuple[str, lock.Holder]]:
+def _find_locks(directory: str, facts: Facts) -> Iterator[Tuple[str, Holder]]:
     folder, host = os.path.split(directory)
     name = os.path.basename(folder)
     begun: Dict[str, Any] = facts.begun or {"session": name, "host": host}
     probe_dir = begun.get("probe_dir") or probedir.find_path(name, host)
     for place in facts.locks or claim.follow(str(probe_dir)):
-        holder = lock.read(place) or {}
+        holder = lock.read_trusted(place)
         if all(holder.get(key) == begun[key] for key in _MINE if key in begun):
             yield place, holder
 
 
-def _append(path: str, facts: Facts, records: List[Record]) -> None:
-    opened = journal.Journal(path)
-    try:
-        for record in records[1:] if facts.begun is not None else records:
-            if record["step"] != "start:debug" or facts.started is None:
-                opened.append(record)
-    finally:
-        opened.close()
+def _is_missing(record: Record, facts: Facts) -> bool:
+    """Whether the journal does not say it better: what the lock knows of a server is less."""
+    if record["kind"] == "lost-server":
+        return facts.server is None and not facts.lost_server
+    known = {"begin": facts.begun, "start:debug": facts.started}
+    return known.get(record["step"]) is None
 
 
 def _is_behind(facts: Facts, said: Facts) -> bool:
@@ -140,4 +129,9 @@ def _has_names(one: PlannedFile, facts: Facts, said: Facts) -> bool:
 
 
 def _is_swapped(one: PlannedFile, facts: Facts) -> bool:
-    return one.file not in facts.swapping and files.look(one.path).sha256 == one.after_sha256
+    if one.file in facts.swapping:
+        return False
+    try:
+        return files.look(one.path).sha256 == one.after_sha256
+    except OSError:
+        return True  # an intent too many does no harm

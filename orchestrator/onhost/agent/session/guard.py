@@ -14,6 +14,7 @@ import time
 import traceback
 from typing import Any, Dict, List, Optional
 
+from ..files import claim
 from ..held import lease
 from ..held.lease import Lease
 from ..held.state import JOURNAL, SessionState, was_ended
@@ -22,7 +23,7 @@ from ..server import life, process
 
 # Everything that the guard will ever need is imported here: its zipapp and its interpreter's
 # library may be gone by the time it acts.
-from . import duplicate, recover
+from . import recover
 from .memory import Memory
 
 __all__ = ["main", "process", "start"]
@@ -38,6 +39,7 @@ _GONE_S = 0.5
 _RETRY_S = 3600.0
 _RETRY_DELAY_MAX_S = 30.0
 _OVER, _LOST = "the lease ran out", "the session's directory was lost"
+_NO_LEASE = "the session's lease was lost"
 
 
 def start(directory: str) -> Dict[str, int]:
@@ -134,13 +136,12 @@ def _detach() -> int:
 
 class _Guard:
     def __init__(self, directory: str) -> None:
-        self._directory = directory
         self._memory = Memory(directory)
 
     def trace(self, text: str) -> None:
         """Add a line to the guard's own trace; a full disk silences it, nothing more."""
         stamp = time.strftime("%Y-%m-%d %H:%M:%SZ", time.gmtime())
-        path = os.path.join(self._directory, "guard.trace")
+        path = os.path.join(self._memory.directory, "guard.trace")
         with contextlib.suppress(OSError):
             fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
             try:
@@ -169,7 +170,7 @@ class _Guard:
                 unreadable_s = 0.0
             limit_s = _GONE_S if self._memory.lost else _UNREADABLE_S
             if unreadable_s > limit_s or (found is not None and not found.is_live()):
-                self._undo_patiently()
+                self._undo_patiently(self._name_cause(found))
                 return
             # Unlike sleep(3) under what people preload into everything, this never fails.
             select.select((), (), (), _pause(found))
@@ -184,12 +185,17 @@ class _Guard:
 
     def _is_over(self) -> bool:
         """Whether the directory is gone because somebody has ended the session, or never began."""
-        if os.path.exists(os.path.join(self._directory, JOURNAL)):
+        directory = self._memory.directory
+        if os.path.exists(os.path.join(directory, JOURNAL)):
             return False
-        return self._memory.is_empty or was_ended(self._directory)
+        return self._memory.is_empty or was_ended(directory)
 
-    def _undo_patiently(self) -> None:
-        cause = _LOST if self._memory.lost else _OVER
+    def _name_cause(self, found: Optional[Lease]) -> str:
+        if self._memory.lost:
+            return _LOST
+        return _NO_LEASE if found is None else _OVER
+
+    def _undo_patiently(self, cause: str) -> None:
         self.trace(cause)
         delay_s, limit_s = 0.5, time.monotonic() + _RETRY_S
         session: Optional[SessionState] = None
@@ -199,7 +205,10 @@ class _Guard:
                 if self._is_over():
                     return
                 if session is None or self._memory.lost:
-                    session = self._take_over(session)
+                    if session is not None:
+                        session.close()
+                        session = None  # whatever comes next may fail
+                    session = self._take_over()
                 if self._undo(session, cause):
                     return
             except Refusal as refusal:
@@ -212,18 +221,17 @@ class _Guard:
             delay_s = min(delay_s * 2, _RETRY_DELAY_MAX_S)
         self.trace("giving up after %d s: the next contact has to undo it" % _RETRY_S)
 
-    def _take_over(self, before: Optional[SessionState]) -> SessionState:
-        if before is not None:
-            before.close()
+    def _take_over(self) -> SessionState:
         lost = self._memory.lost
         try:
             self._memory.give_back()
         except OSError as error:
             self.trace("the directory cannot be written: %s" % error)
-            self._directory = self._memory.move()
-        if lost:
-            duplicate.supplement(self._directory)
-        return recover.take_over(self._directory, lease.GUARD, 30.0)
+            self._memory.move()
+        session = recover.take_over(self._memory.directory, lease.GUARD, 30.0, lost=lost)
+        if session.is_moved:  # the next contact has to find it, should anything be left
+            claim.show(session, session.check())
+        return session
 
     def _undo(self, session: SessionState, cause: str) -> bool:
         """Run the tail once; true where nothing is left that another try could better."""
@@ -237,8 +245,12 @@ class _Guard:
                 life.forget_server(session)
                 self._memory.forget_place()
                 return True
-        drifted = [report for report in value["files"] if report["state"] == "drift"]
-        return len(drifted) == len(value["left"])
+            drifted = [report for report in value["files"] if report["state"] == "drift"]
+            is_last = len(drifted) == len(value["left"])
+            is_back = value["server"] is not None or not (session.facts.server or {}).get("ran")
+            if is_last and is_back and session.is_moved:
+                life.forget_server(session)  # nobody needs it, and that place is not its home
+        return is_last
 
 
 def _pause(found: Optional[Lease]) -> float:

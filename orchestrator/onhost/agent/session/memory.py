@@ -11,13 +11,13 @@ from typing import Callable, Dict, Optional, Tuple
 from ..held import journal, lease, rebuild
 from ..held.lease import Lease
 from ..held.state import JOURNAL
-from ..server.life import SERVER
+from ..server.life import SERVER, SHM
 
 _Stamp = Tuple[int, int, int]
 
 
 class Memory:
-    """The journal, `server.json` and the lease, as they were when they could last be read.
+    """The journal, what is known of the server, and the lease, as they could last be read.
 
     `lost` says whether the directory, when it was last looked at, held no journal that could undo
     what was begun; before anything was begun nothing can be lost.
@@ -25,11 +25,19 @@ class Memory:
 
     def __init__(self, directory: str) -> None:
         self.lost = False
-        self._directory = directory
+        self._home = directory
         self._place = ""
         self._stamps: Dict[str, _Stamp] = {}
         self._contents: Dict[str, bytes] = {}
         self._lease: Optional[Lease] = None
+
+    @property
+    def directory(self) -> str:
+        """Where the session's directory is, or has to be made."""
+        if not self._place:
+            return self._home
+        folder, host = os.path.split(self._home)
+        return os.path.join(self._place, "sessions", os.path.basename(folder), host)
 
     @property
     def is_empty(self) -> bool:
@@ -38,11 +46,12 @@ class Memory:
 
     def look(self) -> Optional[Lease]:
         """Read again what has changed; the lease, or `None` where it cannot be read now."""
-        found = lease.read(self._directory)
+        found = lease.read(self.directory)
         if found is not None:
             self._lease = found
-        with contextlib.suppress(OSError):
-            self._read(SERVER, lambda data: bool(data))
+        for name in (SERVER, SHM):
+            with contextlib.suppress(OSError):
+                self._read(name, lambda data: bool(data))
         try:
             self.lost = not self._read(JOURNAL, _has_begun) and not self.is_empty
         except (FileNotFoundError, NotADirectoryError):
@@ -52,7 +61,7 @@ class Memory:
         return found
 
     def _read(self, name: str, is_whole: Callable[[bytes], bool]) -> bool:
-        with open(os.path.join(self._directory, name), "rb") as file:
+        with open(os.path.join(self.directory, name), "rb") as file:
             seen = os.fstat(file.fileno())
             stamp = (seen.st_mtime_ns, seen.st_size, seen.st_ino)
             if self._stamps.get(name) == stamp:
@@ -68,27 +77,23 @@ class Memory:
 
         The lease comes back as one that is over: whoever held it is ended by the one who takes it.
         """
-        path = os.path.join(self._directory, JOURNAL)
+        path = os.path.join(self.directory, JOURNAL)
         if self.lost and os.path.exists(path):
             os.rename(path, path + ".damaged")
-        rebuild.give_back(self._directory, self._contents)
-        if self._lease is not None and (self.lost or lease.read(self._directory) is None):
-            with lease.exclusive(self._directory):
-                lease.write(self._directory, lease.over(self._lease))
+        rebuild.give_back(self.directory, self._contents)
+        if self._lease is not None and (self.lost or lease.read(self.directory) is None):
+            with lease.exclusive(self.directory):
+                lease.write(self.directory, lease.over(self._lease))
 
-    def move(self) -> str:
-        """Make the directory in a place of our own, and return where it is now.
+    def move(self) -> None:
+        """Make the directory in a place of our own.
 
         Where a home is gone or takes nothing, files and server must come back all the same.
         """
         self.forget_place()
         self._place = tempfile.mkdtemp(prefix="sgldbg-lost-")
-        folder, host = os.path.split(self._directory)
-        name = os.path.basename(folder)
-        self._directory = os.path.join(self._place, "sessions", name, host)
         self.lost = True
         self.give_back()
-        return self._directory
 
     def forget_place(self) -> None:
         """Remove what `move` made, if it did."""

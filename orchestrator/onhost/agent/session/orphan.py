@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import glob
+import json
 import os
-from typing import Any, Dict, Iterable, Iterator, List, NamedTuple, Optional
+from typing import Any, Dict, Iterable, List, NamedTuple, Optional
 
 from ..files import claim, probedir
-from ..held import journal, lease, lock, machine, rebuild
+from ..held import journal, lease, lock, machine, rebuild, untrusted
 from ..held.facts import Facts
+from ..held.holder import Holder
 from ..held.journal import Record
 from ..held.state import JOURNAL, session_dir
 from ..proc import procfs
 from ..refusal import Refusal
+from ..server.life import LIVES
 from . import duplicate, recover
 
 Value = Dict[str, Any]
@@ -22,10 +25,11 @@ class Orphan(NamedTuple):
     """A lock whose session's directory is gone. `why_not` says why it cannot be undone from it."""
 
     path: str
-    holder: lock.Holder
+    holder: Holder
     directory: str
     records: List[Record]
     why_not: str
+    is_trusted: bool = True
 
     @property
     def facts(self) -> Facts:
@@ -42,40 +46,47 @@ class Debug(NamedTuple):
 
 
 def find_all(package_dirs: Iterable[str] = ()) -> List[Orphan]:
-    """Every orphan of this machine that is found beside these packages or through `TMPDIR`."""
+    """Every orphan of this machine that is found beside these packages or through `TMPDIR`.
+
+    Beside a package that somebody named another user's is shown as well, though it is not undone:
+    it holds that install. One that only a pointer in `TMPDIR` leads to is not for us to tell of,
+    since any user can leave one there.
+    """
     found: Dict[Any, Orphan] = {}
-    for path in dict.fromkeys([*_beside(package_dirs), *_pointed_at()]):
+    for path, is_named in find_locks(package_dirs).items():
         one = find(path)
-        if one is not None:
+        if one is not None and (is_named or one.is_trusted):
             found.setdefault((one.holder["session"], one.holder["host"]), one)
     return [found[key] for key in sorted(found)]
 
 
-def _beside(package_dirs: Iterable[str]) -> Iterator[str]:
-    for package_dir in package_dirs:
-        yield from lock.find_paths(os.path.abspath(package_dir))
-
-
-def _pointed_at() -> Iterator[str]:
+def find_locks(package_dirs: Iterable[str]) -> Dict[str, bool]:
+    """Where locks may stand, and whether somebody named the package there."""
+    named = [path for one in package_dirs for path in lock.find_paths(os.path.abspath(one))]
+    found = dict.fromkeys(named, True)
     for probe_dir in sorted(glob.glob(glob.escape(probedir.find_path("", "")[:-1]) + "*")):
-        yield from claim.follow(probe_dir)
+        for path in claim.follow(probe_dir):
+            found.setdefault(path, False)
+    return found
 
 
 def find(path: str) -> Optional[Orphan]:
     """The orphan that this lock is of; `None` where it is none, or not for us to say.
 
-    None it is where the session's directory is there or cannot be looked for, or where the session
-    is of another machine or of processes that are not seen from here.
+    None it is where the session's directory is there or cannot be looked for, where the session is
+    of another machine or of processes that are not seen from here, or where the lock says nothing
+    that can be taken in.
     """
-    holder = lock.read(path)
-    if not holder:
+    seen = lock.look(path)
+    if seen is None or not seen.holder:
         return None
+    holder = seen.holder
     try:
         directory = session_dir(holder["state_dir"], holder["session"], holder["host"])
         os.lstat(os.path.join(directory, JOURNAL))
     except FileNotFoundError:
         pass
-    except (OSError, KeyError, TypeError, Refusal):
+    except (OSError, Refusal):
         return None
     else:
         return None
@@ -84,52 +95,59 @@ def find(path: str) -> Optional[Orphan]:
     same_boot = holder.get("boot_id") == lease.read_boot_id()
     if same_boot and holder.get("processes") != lease.read_process_space():
         return None
+    if not seen.is_trusted:
+        why_not = "the lock is another user's (uid %d), who alone can undo it" % seen.uid
+        return Orphan(path, holder, directory, [], why_not, False)
     return _judge(path, holder, directory)
 
 
-def _judge(path: str, holder: lock.Holder, directory: str) -> Orphan:
-    guard = _guard_of(holder)
+def _judge(path: str, holder: Holder, directory: str) -> Orphan:
     try:
         records = duplicate.make_records(path, holder)
         Facts(records)
-    except (KeyError, TypeError, ValueError, AttributeError):
+    except duplicate.UNREADABLE:
         return Orphan(path, holder, directory, [], "what the lock says of its files cannot be read")
+    guard = _guard_of(holder)
     if guard is not None and lease.is_alive(guard):
         why_not = "its guard (process %d) is about to undo it" % guard.pid
         return Orphan(path, holder, directory, records, why_not)
     return Orphan(path, holder, directory, records, "")
 
 
-def _guard_of(holder: lock.Holder) -> Optional[lease.Process]:
-    guard = holder.get("guard")
-    if holder.get("boot_id") != lease.read_boot_id() or not isinstance(guard, dict):
+def _guard_of(holder: Holder) -> Optional[lease.Process]:
+    guard = holder["guard"]
+    if guard is None or holder["boot_id"] != lease.read_boot_id():
         return None
-    return lease.Process(int(guard["pid"]), int(guard["start_time"]))
+    return lease.Process(guard["pid"], guard["start_time"])
 
 
 def recover_orphan(one: Orphan, force: bool = False) -> Value:
     """Put back what can be proven from beside the install; value as of `recover`.
 
     How the server ran is not known any more: a debug life is ended, no original is started, and
-    `report` says so. `lost` is then there, with the command lines of the debug life. Refuses with
-    `busy` while its guard is at it, else with `missing` where the lock does not say enough.
+    `report` says so, now and whenever it has to be tried again. Refuses with `busy` while its guard
+    is at it, else with `missing` where the lock does not say enough, is another user's, or is gone.
     """
     if one.why_not:
         code = "busy" if one.records else "missing"
         raise Refusal(code, "%s: %s" % (describe(one), one.why_not), path=one.path, ended=False)
     debug = _find_debug(one)
-    records = list(one.records)
+    text = "its directory was lost: undone from `%s`" % one.path
+    records = [one.records[0], {"kind": "report", "by": "", "text": text}, *one.records[1:]]
     if len(debug) == 1:  # one that is known is asked to end before it is killed
         main = {"pid": debug[0].pid, "start_time": debug[0].start_time}
         records.append(dict(main, kind="done", step="start:debug"))
     lines = b"".join(journal.seal(dict(r, n=n, at=0)) for n, r in enumerate(records, 1))
-    rebuild.give_back(one.directory, {JOURNAL: lines})
-    value = recover.recover(one.directory, force)
-    value["report"] = [*value["report"], "its directory was lost: undone from `%s`" % one.path]
-    if one.holder["server"] == "stopped":
-        value["lost"] = [life.argv for life in debug]
-        value["report"].append("how its server ran was lost with it, so it was not started")
-    return value
+    lives = json.dumps([life.argv for life in debug]).encode("ascii")
+    rebuild.give_back(
+        one.directory, {JOURNAL: lines, LIVES: lives}, lambda: _stands(one.path, one.holder)
+    )
+    return recover.recover(one.directory, force)
+
+
+def _stands(path: str, holder: Holder) -> bool:
+    """Whether the lock still is what it was when it was found."""
+    return lock.is_mine(lock.read_trusted(path), holder)
 
 
 def describe(one: Orphan) -> str:
@@ -137,7 +155,7 @@ def describe(one: Orphan) -> str:
     return "session `%s` holds `%s`, but its directory `%s` is gone" % (
         one.holder.get("session"),
         os.path.dirname(one.path),
-        one.directory,
+        untrusted.plain(one.directory),
     )
 
 

@@ -29,9 +29,11 @@ def recover(
 
     May be repeated after any interruption. Value: `files` as of `revert`, `verified`, `server`
     (the original that runs again, or `None`), `report` (what a guard did before) and `left`, in
-    words: with anything there the journal stays open. Raises `Refusal` (`busy`) while the
-    session's lease is live, `missing` where there is no such session, `elsewhere` for one of
-    another machine, unless somebody knows that it is of this one, renamed (`here`).
+    words: with anything there the journal stays open. Where how the server ran was lost with an
+    earlier directory, `lost` has the command lines of the debug life, at every try. Raises
+    `Refusal` (`busy`) while the session's lease is live, `missing` where there is no such session,
+    `elsewhere` for one of another machine, unless somebody knows that it is of this one, renamed
+    (`here`).
     """
     session_dir = os.path.abspath(session_dir)
     if not os.path.exists(os.path.join(session_dir, JOURNAL)):
@@ -40,12 +42,7 @@ def recover(
     session = take_over(session_dir, lease.RECOVER, wait_s, here)
     try:
         with session.locked():
-            report = list(session.facts.report)
-            value = run_tail(session, force)
-            value["report"] = report
-            if not value["left"]:
-                end(session)
-        return value
+            return _undo(session, force)
     finally:
         session.close()
 
@@ -57,16 +54,26 @@ def recover_held(session: SessionState, force: bool = False) -> Value:
         lease.change(
             session.directory, session.epoch, session.holder, by=lease.RECOVER, deadline_s=0.0
         )
-        report = list(session.facts.report)
-        value = run_tail(session, force)
-        value["report"] = report
-        if not value["left"]:
-            end(session)
+        return _undo(session, force)
+
+
+def _undo(session: SessionState, force: bool) -> Value:
+    report = list(session.facts.report)
+    value = run_tail(session, force)
+    value["report"] = report
+    if session.facts.lost_server:
+        value["lost"] = life.read_lives(session)
+    if not value["left"]:
+        end(session)
     return value
 
 
-def take_over(session_dir: str, by: str, wait_s: float, here: bool = False) -> SessionState:
+def take_over(
+    session_dir: str, by: str, wait_s: float, here: bool = False, lost: bool = False
+) -> SessionState:
     """Make the caller the holder of a session whose lease is over, and end whoever held it.
+
+    `lost` says that its journal came back from memory: the lock may know what was done last.
 
     The epoch is raised, so that a holder which wakes up late is refused; an agent is killed, since
     a stopped process keeps its locks; a guard at work is waited for, another revert has priority.
@@ -91,8 +98,13 @@ def take_over(session_dir: str, by: str, wait_s: float, here: bool = False) -> S
             _refuse_live(now)
             mine = _make_lease(now, by)
             lease.write(session_dir, mine)
-        duplicate.catch_up(session_dir)
-    return SessionState(session_dir, mine.epoch, mine.agent)
+        session = SessionState(session_dir, mine.epoch, mine.agent)
+        try:
+            duplicate.catch_up(session, lost)
+        except Exception:
+            session.close()
+            raise
+    return session
 
 
 def _end_stopped(session_dir: str) -> None:

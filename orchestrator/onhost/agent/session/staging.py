@@ -10,6 +10,7 @@ from typing import Any, Dict, List, Optional
 from ..files import claim, files, plan, shared, swap
 from ..held import journal, lease, lock, machine
 from ..held.facts import Facts
+from ..held.holder import Holder
 from ..held.state import JOURNAL, SessionState, session_dir
 from ..refusal import Refusal
 from . import orphan, recover
@@ -93,7 +94,7 @@ def _recover_expired(session: SessionState, paths: List[str]) -> List[Args]:
         found = lock.read(path)
         if found is None or lock.is_mine(found, session.lock_holder()):
             continue
-        lost, directory = orphan.find(path), _find_abandoned(found)
+        lost, directory = orphan.find(path), _find_abandoned(lock.read_trusted(path))
         try:
             if lost is not None:
                 value = orphan.recover_orphan(lost)
@@ -109,8 +110,11 @@ def _recover_expired(session: SessionState, paths: List[str]) -> List[Args]:
     return recovered
 
 
-def _find_abandoned(found: lock.Holder) -> Optional[str]:
-    """The directory of the lock's session, where it is this host's and its lease ran out."""
+def _find_abandoned(found: Holder) -> Optional[str]:
+    """The directory of the lock's session, where it is this host's and its lease ran out.
+
+    What that directory's journal says will be done: so it must be one that a trusted lock names.
+    """
     if found.get("hostname") != os.uname().nodename:
         return None
     try:
@@ -123,15 +127,13 @@ def _find_abandoned(found: lock.Holder) -> Optional[str]:
     return directory if os.access(os.path.join(directory, JOURNAL), os.R_OK | os.W_OK) else None
 
 
-def _locked(path: str, found: Optional[lock.Holder]) -> Refusal:
+def _locked(path: str, found: Optional[Holder]) -> Refusal:
     found = found or {}
     folder = os.path.dirname(path)
     if "session" not in found:
         return Refusal("locked", "`%s` is locked, but `%s` cannot be read" % (folder, path))
     until = found.get("until")
-    held = lease.read(
-        os.path.join(str(found["state_dir"]), "sessions", found["session"], found["host"])
-    )
+    held = lease.read(session_dir(found["state_dir"], found["session"], found["host"]))
     if held is not None:  # renewed since the lock was written
         until = claim.wall_of(held.deadline_s)
     message = "`%s` is held by %s (session `%s`) since %s%s" % (

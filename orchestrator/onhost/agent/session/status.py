@@ -6,7 +6,7 @@ import os
 from typing import Any, Dict, Iterable, List, Optional
 
 from ..files import files
-from ..held import journal, lease, lock, machine
+from ..held import journal, lease, lock, machine, untrusted
 from ..held.facts import Facts, PlannedFile
 from ..held.lease import Lease
 from ..held.state import JOURNAL
@@ -57,7 +57,7 @@ def read_orphan(one: orphan.Orphan) -> Session:
         "report": [one.why_not] if one.why_not else [],
         "elsewhere": None,
         "lock": one.path,
-        "lost": one.directory,
+        "lost": untrusted.plain(one.directory),
     }
 
 
@@ -90,7 +90,7 @@ def read_session(directory: str) -> Session:
         "controller": _controller(held),
         "guard": "alive" if begin.guard_is_alive(facts) else "dead",
         "server": _server_state(facts),
-        "ran": bool((facts.server or {}).get("ran")),
+        "ran": facts.lost_server or bool((facts.server or {}).get("ran")),
         "files": shown,
         "report": facts.report,
         "elsewhere": other,
@@ -171,6 +171,8 @@ def _is_anew(facts: Facts) -> bool:
 def _server_state(facts: Facts) -> str:
     if facts.restored is not None:
         return "restored"
+    if facts.lost_server:
+        return "unknown"
     if facts.debug is not None or facts.started is not None:
         return "debug life"
     return "stopped" if facts.stopping is not None else "untouched"
