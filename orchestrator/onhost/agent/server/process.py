@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import signal
 import time
-from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Set
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Set, Tuple
 
 from ..look.gpu import Holder
 from ..proc import launch, procfs, supervisor
@@ -91,12 +91,8 @@ def stop(
     killed = set() if way is not None and tree.main is not None else kill(tree)
     left = _wait_until_clear(tree, port, held)
     left += find_successors(known, tree.pids, began_at)
-    unsure: List[str] = []
-    if shm_before is not None and not left:
-        uid = known.get("uid", os.getuid())
-        abandoned, unsure = remains.find_abandoned(shm_before, segments, uid)
-        segments |= abandoned
-    removed, shared = remains.remove_segments(segments)
+    uid = known.get("uid", os.getuid())
+    removed, shared = _clear_shared(segments, None if left else shm_before, uid)
     if left or port is None:
         left = refused + left
     else:  # who stops what is not there any more often says that it failed
@@ -108,8 +104,20 @@ def stop(
         "seconds": round(time.monotonic() - began, 3),
         "left": left,
         "shm": removed,
-        "notes": shared + unsure,
+        "notes": shared,
     }
+
+
+def _clear_shared(
+    segments: Set[remains.Segment], before: Optional[Sequence[Any]], uid: int
+) -> Tuple[List[str], List[str]]:
+    """Remove shared memory of a server, with `before` what came since as well; as `remains`."""
+    unsure: List[str] = []
+    if before is not None:
+        abandoned, unsure = remains.find_abandoned(before, segments, uid)
+        segments = segments | abandoned
+    removed, left = remains.remove_segments(segments)
+    return removed, left + unsure
 
 
 def _wait_until_clear(tree: Tree, port: Optional[int], held: List[Holder]) -> List[str]:
