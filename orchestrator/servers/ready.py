@@ -50,6 +50,7 @@ def wait_ready(
     on_progress: Progress = lambda text: None,
     cancelled: Callable[[], bool] = lambda: False,
     first_ready: Callable[[], bool] = lambda: False,
+    workers: Workers | None = None,
 ) -> ReadyReport:
     """Wait for one host's part of a server; `life` names its main process.
 
@@ -60,14 +61,14 @@ def wait_ready(
     model: `/health` of a server whose workers are dead may answer 200. Other ranks are ready when
     they are alive once `first_ready` says that rank 0 is: their own health server says 200 of
     itself, whatever becomes of their workers. `on_progress` gets a short text whenever the log
-    shows a new stage.
+    shows a new stage. `workers` is told of those that come, for whoever watches them afterwards.
 
     Raises `HostError`: `died` at once when the process ends, and a few seconds after one of its
     workers did, where it goes on waiting for it; `port-taken`; `not-ready` after `ready.timeout_s`;
     `cancelled`. The first and the third carry the last lines of its output.
     """
     began = time.monotonic()
-    watch = _Watch(agent, server, life, on_progress)
+    watch = _Watch(agent, server, life, on_progress, workers or Workers())
     while True:
         if cancelled():
             raise HostError(
@@ -89,7 +90,12 @@ class _Watch:
     """What is known of one starting process."""
 
     def __init__(
-        self, agent: AgentClient, server: Server, life: Mapping[str, Any], on_progress: Progress
+        self,
+        agent: AgentClient,
+        server: Server,
+        life: Mapping[str, Any],
+        on_progress: Progress,
+        workers: Workers,
     ) -> None:
         self.agent = agent
         self.server = server
@@ -99,7 +105,7 @@ class _Watch:
         self._began = time.monotonic()
         self._shown = ""
         self._looked = 0.0
-        self._workers = Workers()
+        self._workers = workers
         self._log = NewLines(agent, self.life, whole="stderr" in life)
 
     def ask_first(self) -> str:

@@ -1,4 +1,4 @@
-"""The workers of a starting server: which ended in silence while the rest waits for them."""
+"""The workers of a server: which ended in silence while the rest waits for them."""
 
 from __future__ import annotations
 
@@ -57,18 +57,22 @@ def worker_died(
     life: Mapping[str, Any],
     lost: Mapping[Key, str],
     running: Sequence[str],
-    seconds: float,
+    seconds: float | None = None,
 ) -> HostError:
-    """The error of a start in which workers ended, with the kernel's word where it has one."""
+    """The error of a server of which workers ended, with the kernel's word where it has one.
+
+    `seconds` are those since its start, where it was not ready yet.
+    """
     asked = [{"pid": pid, "start_time": start_time} for pid, start_time in lost]
     killed = agent.call("killed", {"processes": asked}).value
     names = ", ".join(sorted(lost.values()))
     notes = [f"the kernel says: {killed[pid]}" for pid in sorted(killed)]
     if running:
         notes.append(f"still there, waiting: {', '.join(running)}")
+    when = "" if seconds is None else f", {seconds:.1f} s after its start"
     return HostError(
-        f"server `{server.name}` ended in part, {seconds:.1f} s after its start: {names} is gone"
-        " without a word, and the rest waits for it",
+        f"server `{server.name}` ended in part{when}: {names} is gone without a word, and the rest"
+        " waits for it",
         host=agent.host,
         code="died",
         notes=notes,

@@ -41,12 +41,16 @@ class FleetFailure(Exception):
 
 
 class Cancelled(Exception):
-    """The user, or a broken fleet lease, wants the session to end; `reason` says which."""
+    """The user, a broken fleet lease or a dead server ends the session; `reason` says which.
 
-    def __init__(self, reason: str, interrupted: bool) -> None:
+    `error` is the whole of it, where there is more to say.
+    """
+
+    def __init__(self, reason: str, interrupted: bool, error: HostError | None = None) -> None:
         super().__init__(reason)
         self.reason = reason
         self.interrupted = interrupted
+        self.error = error
 
 
 class Stop:
@@ -57,12 +61,13 @@ class Stop:
         self._lock = threading.Lock()
         self.reason = ""
         self.interrupted = False
+        self.error: HostError | None = None
 
-    def set(self, reason: str, *, interrupted: bool) -> None:
+    def set(self, reason: str, *, interrupted: bool, error: HostError | None = None) -> None:
         """Ask for the end; safe from any thread, but not from a signal handler."""
         with self._lock:
             if not self._event.is_set():
-                self.reason, self.interrupted = reason, interrupted
+                self.reason, self.interrupted, self.error = reason, interrupted, error
                 self._event.set()
 
     def is_set(self) -> bool:
@@ -76,7 +81,7 @@ class Stop:
     def check(self) -> None:
         """Raise `Cancelled` when the end is asked for."""
         if self._event.is_set():
-            raise Cancelled(self.reason, self.interrupted)
+            raise Cancelled(self.reason, self.interrupted, self.error)
 
 
 class Fleet:

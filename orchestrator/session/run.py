@@ -20,6 +20,7 @@ from orchestrator.model.session import Session
 from orchestrator.servers.base import Life, debug_life
 from orchestrator.servers.exercise import exercise
 from orchestrator.servers.ready import wait_ready
+from orchestrator.servers.workers import Workers
 from orchestrator.session import observe, stages
 from orchestrator.session.collect import Collector
 from orchestrator.session.ending import Ending
@@ -30,6 +31,7 @@ from orchestrator.session.member import Member
 from orchestrator.session.rundir import RunDir
 from orchestrator.session.signals import signals_end
 from orchestrator.session.tail import Tail
+from orchestrator.session.watch import Watch
 from orchestrator.transport.base import Transport
 
 # In the grace a controller whose link broke may come back before the guard reverts.
@@ -83,6 +85,7 @@ class Run:
         self.verdict: Verdict | None = None
         self.applied = False
         self._first_ready = threading.Event()
+        self._workers = {member.name: Workers() for member in members}
 
     def execute(self) -> Ending:
         """Do the job and its tail. Raises nothing that a host, a user or a bug can cause."""
@@ -101,7 +104,8 @@ class Run:
                 try:
                     work()
                 except Cancelled as cancelled:
-                    cause, interrupted = SessionError(cancelled.reason), cancelled.interrupted
+                    cause = cancelled.error or SessionError(cancelled.reason)
+                    interrupted = cancelled.interrupted
                 except FleetFailure as failure:
                     cause = _cause(failure)
                 except OrchestratorError as error:
@@ -253,6 +257,7 @@ class Run:
                 # One rank that dies early ends the wait of the others at once.
                 lambda: self.fleet.stop.is_set() or any(m.error for m in self.fleet.members),
                 lambda: self._first_ready.is_set(),
+                self._workers[member.name],
             )
         except HostError as error:
             raise stages.say_which(error, stages.DEBUG_LIFE) from None
@@ -268,10 +273,11 @@ class Run:
     def _observe_life(self) -> bool:
         """Send the traffic, and wait until enough was seen or the time is up."""
         fleet, session = self.fleet, self.job.session
-        self.collector.look_at_workers()
-        if session.exercise:
-            fleet.each("exercise", self._exercise, fleet.members[:1], may_leave=True)
-        return self.collector.wait_until_enough()
+        with Watch(fleet, self.job.server, self._workers):
+            self.collector.look_at_workers()
+            if session.exercise:
+                fleet.each("exercise", self._exercise, fleet.members[:1], may_leave=True)
+            return self.collector.wait_until_enough()
 
     def _exercise(self, member: Member) -> str:
         """Send the session's traffic; a server that died of it is the session's failure."""

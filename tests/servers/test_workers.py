@@ -15,7 +15,12 @@ from orchestrator.onhost.agent.look.kernel import find_killed
 from orchestrator.onhost.agent.proc import procfs
 from orchestrator.servers import workers
 from orchestrator.servers.ready import wait_ready
+from orchestrator.session import watch
+from orchestrator.session.fleet import Cancelled, Fleet
+from orchestrator.session.member import Member
+from orchestrator.session.stages import DEBUG_LIFE
 from tests.onhost.process.conftest import wait_for
+from tests.session.test_undo import Heard
 
 from .conftest import Bench
 
@@ -100,6 +105,52 @@ def test_a_rank_that_is_killed(agent, bench: Bench, port: int):
         (WAITING,),
         (),
     )
+    assert sorted(error.tail) == [
+        f"[2025-08-02 06:07:08 TP{rank}] Memory pool end." for rank in range(4)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("rank", "message", "notes"),
+    [
+        (
+            2,
+            "server `kimi` ended in part: sglang::scheduler_TP2 is gone without a word, and the"
+            " rest waits for it",
+            (WAITING, DEBUG_LIFE),
+        ),
+        (None, "server `kimi` ended with signal 9 (SIGKILL)", (DEBUG_LIFE,)),
+    ],
+    ids=["rank", "main"],
+)
+def test_a_ready_server_that_dies(
+    agent, bench: Bench, monkeypatch, rank: int | None, message: str, notes: tuple[str, ...]
+):
+    """While it is observed: the fleet is asked to stop, by name and with the last words."""
+    monkeypatch.setattr(watch, "_LOOK_S", 0.05)
+    ranks = Ranks(bench)
+    member = Member(bench.host, 0, agent=agent, life=ranks.life)
+    fleet = Fleet([member], Heard())
+    known = workers.Workers()
+    for pid in map(ranks.find, range(4)):
+        bench.stage.note(pid)
+    asked = {"pid": ranks.main.pid, "start_time": ranks.life["start_time"], "port": None}
+    known.note(agent.call("life", asked).value["processes"], 0.0)
+    with watch.Watch(fleet, bench.server(1), {member.name: known}):
+        assert not fleet.stop.wait(0.5)  # longer than the patience: nobody has died yet
+        os.kill(ranks.main.pid if rank is None else ranks.find(rank), signal.SIGKILL)
+        assert fleet.stop.wait(30)
+    with pytest.raises(Cancelled) as cancelled:
+        fleet.stop.check()
+    error = cancelled.value.error
+    assert error is not None
+    assert (error.host, error.code, error.message, error.notes) == (
+        "gpu01",
+        "died",
+        message,
+        notes,
+    )
+    assert (cancelled.value.reason, cancelled.value.interrupted) == (message, False)
     assert sorted(error.tail) == [
         f"[2025-08-02 06:07:08 TP{rank}] Memory pool end." for rank in range(4)
     ]
