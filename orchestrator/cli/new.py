@@ -11,7 +11,7 @@ import click
 from orchestrator.cli.options import patches_option
 from orchestrator.errors import FileError, FileErrors
 from orchestrator.model.outcome import ExitCode
-from orchestrator.patching.suggestion import Suggestion
+from orchestrator.patching.finding.suggestion import Suggestion
 from orchestrator.releases.source import Release, Tree, open_release
 from orchestrator.releases.wheels import cache_dir
 from orchestrator.session.engine import Engine

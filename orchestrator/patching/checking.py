@@ -6,10 +6,10 @@ from collections.abc import Iterable
 
 from orchestrator.errors import PatchError
 from orchestrator.model.patch import Probe
-from orchestrator.patching.captures import check_captures
 from orchestrator.patching.question import check_placed
+from orchestrator.patching.scope.captures import check_captures
+from orchestrator.patching.scope.standing import Standing
 from orchestrator.patching.source import read_source
-from orchestrator.patching.standing import Standing
 
 
 def check_alone(

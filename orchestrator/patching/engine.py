@@ -22,11 +22,16 @@ from orchestrator.model.patch import (
 )
 from orchestrator.model.plan import Insertion, Site
 from orchestrator.model.source import Span
-from orchestrator.patching.anchor import Place, candidates, find_scope
-from orchestrator.patching.captures import sure_names
 from orchestrator.patching.checking import check_alone, check_together
-from orchestrator.patching.conflicts import Claim, refuse_conflicts
-from orchestrator.patching.edits import (
+from orchestrator.patching.finding.anchor import candidates, find_scope
+from orchestrator.patching.finding.places import find_places
+from orchestrator.patching.finding.refusals import (
+    refuse_bound_names,
+    refuse_place,
+    refuse_unreachable,
+)
+from orchestrator.patching.making.conflicts import Claim, refuse_conflicts
+from orchestrator.patching.making.edits import (
     Made,
     find_import,
     imported_names,
@@ -38,15 +43,15 @@ from orchestrator.patching.edits import (
     runtime_import,
     stands_already,
 )
-from orchestrator.patching.places import find_places
+from orchestrator.patching.making.removal import find_ours, find_taps
+from orchestrator.patching.making.replacing import find_replaced, make_replace
+from orchestrator.patching.making.splice import splice
 from orchestrator.patching.proofs import prove
-from orchestrator.patching.refusals import refuse_bound_names, refuse_place, refuse_unreachable
-from orchestrator.patching.removal import find_ours, find_taps
-from orchestrator.patching.replacing import find_replaced, make_replace
+from orchestrator.patching.scope.captures import sure_names
+from orchestrator.patching.scope.standing import Standing, class_of, find_standing, may_clear_locals
 from orchestrator.patching.source import Source, read_source
-from orchestrator.patching.splice import splice
-from orchestrator.patching.standing import Standing, class_of, find_standing, may_clear_locals
 from orchestrator.patching.structure.match import same_code
+from orchestrator.patching.structure.place import Place
 
 
 @dataclass(frozen=True, slots=True)

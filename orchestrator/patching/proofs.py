@@ -10,10 +10,10 @@ from collections.abc import Iterator, Sequence
 
 from orchestrator.errors import PatchError
 from orchestrator.model.plan import Insertion
+from orchestrator.patching.making.removal import remove_ours
+from orchestrator.patching.making.splice import remove_insertions
 from orchestrator.patching.reading import read_python
-from orchestrator.patching.removal import remove_ours
 from orchestrator.patching.source import Source
-from orchestrator.patching.splice import remove_insertions
 
 # The global names that a probe refers to; no other symbol may change.
 _ALLOWED = frozenset({"_sgldbg", "locals", "dict"})

@@ -9,13 +9,13 @@ import libcst as cst
 
 from orchestrator.errors import PatchError
 from orchestrator.model.patch import Probe
-from orchestrator.patching.anchor import Place
-from orchestrator.patching.captures import check_captures, free_names
-from orchestrator.patching.removal import find_ours
+from orchestrator.patching.making.removal import find_ours
+from orchestrator.patching.making.taps import is_tap_of, names_shown
+from orchestrator.patching.scope.captures import check_captures, free_names
+from orchestrator.patching.scope.standing import Standing, class_of, find_standing, mangled
 from orchestrator.patching.source import Source, read_source
-from orchestrator.patching.standing import Standing, class_of, find_standing, mangled
+from orchestrator.patching.structure.place import Place
 from orchestrator.patching.structure.walk import Statement, scope_name, walk_block
-from orchestrator.patching.taps import is_tap_of, names_shown
 
 
 def check_question(data: bytes, file: str, site: str, probe: Probe) -> tuple[str, ...]:

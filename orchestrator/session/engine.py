@@ -23,7 +23,7 @@ from orchestrator.model.plan import Plan
 from orchestrator.planning.view import HostView
 
 if TYPE_CHECKING:
-    from orchestrator.patching.suggestion import Suggestion
+    from orchestrator.patching.finding.suggestion import Suggestion
     from orchestrator.planning.survey import Survey
 
 _GIB = 1 << 30
@@ -75,16 +75,16 @@ class Engine:
     def survey(
         self, patch: Patch, view: HostView, elsewhere: Mapping[str, bytes] | None = None
     ) -> Survey:
-        """`survey` of `orchestrator.planning.survey`, with the errors of the worker."""
+        """`survey` of `orchestrator.planning.survey`, with the worker's errors."""
         found = self._ask("survey", patch, view, dict(elsewhere or {}))
         return cast("Survey", found)
 
     def suggest(self, data: bytes, file: str, line: int, others: Sequence[bytes]) -> Suggestion:
-        """`suggest` of `orchestrator.patching.suggestion`, with the errors of the worker."""
+        """`suggest` of `orchestrator.patching.finding.suggestion`, with the worker's errors."""
         return cast("Suggestion", self._ask("suggest", data, file, line, tuple(others)))
 
     def check_question(self, data: bytes, file: str, site: str, probe: Probe) -> tuple[str, ...]:
-        """`check_question` of `orchestrator.patching.question`, with the errors of the worker."""
+        """`check_question` of `orchestrator.patching.question`, with the worker's errors."""
         found = self._ask("check_question", data, file, site, probe)
         return cast("tuple[str, ...]", found)
 
@@ -235,8 +235,8 @@ def _serve(connection: Connection, timeout_s: float) -> None:
 def _import_able() -> Mapping[str, Any] | PatchError:
     """What the worker is able to do, imported here while it waits; the error where that fails."""
     try:
+        from orchestrator.patching.finding.suggestion import suggest
         from orchestrator.patching.question import check_question
-        from orchestrator.patching.suggestion import suggest
         from orchestrator.planning.making import make_for_hosts
         from orchestrator.planning.survey import survey
     except BaseException as error:

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from orchestrator.errors import PatchError
 from orchestrator.model.patch import Anchor
-from orchestrator.patching.places import find_places
+from orchestrator.patching.finding.places import find_places
 from orchestrator.patching.source import Source, read_source
 from orchestrator.releases.source import open_release
 from orchestrator.releases.wheels import cache_dir

@@ -8,8 +8,8 @@ from pathlib import Path
 from orchestrator.diagnostics import render
 from orchestrator.errors import OrchestratorError
 from orchestrator.patching.engine import Wanted, edit_file
-from orchestrator.patching.removal import remove_ours
-from orchestrator.patching.splice import remove_insertions
+from orchestrator.patching.making.removal import remove_ours
+from orchestrator.patching.making.splice import remove_insertions
 from orchestrator.spec.patch import read_patch
 
 

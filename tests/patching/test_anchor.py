@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from orchestrator.errors import PatchError
-from orchestrator.patching.places import find_places
+from orchestrator.patching.finding.places import find_places
 from orchestrator.patching.source import read_source
 from tests.patching.making import FILE, make_anchor
 

@@ -6,7 +6,7 @@ import ast
 
 import pytest
 
-from orchestrator.patching.flow import State, bound_at
+from orchestrator.patching.scope.flow import State, bound_at
 
 CASES: list[tuple[str, str, State]] = [
     ("straight", "a = 1\nHERE", {"a": True}),

@@ -8,10 +8,10 @@ from orchestrator.errors import PatchError
 from orchestrator.model.patch import Insert
 from orchestrator.model.plan import Insertion
 from orchestrator.patching import source as source_module
+from orchestrator.patching.making.removal import remove_ours
+from orchestrator.patching.making.splice import apply_insertions
 from orchestrator.patching.proofs import prove
-from orchestrator.patching.removal import remove_ours
 from orchestrator.patching.source import read_source
-from orchestrator.patching.splice import apply_insertions
 from tests.patching.making import FILE, edit_one, make_anchor
 
 SOURCE = b"import os\ndef f(x):\n    a = x\n    return a\n"

@@ -19,7 +19,7 @@ from orchestrator.model.patch import (
     Replace,
 )
 from orchestrator.model.plan import Plan
-from orchestrator.patching.splice import remove_insertions
+from orchestrator.patching.making.splice import remove_insertions
 from orchestrator.planning.plan import make_plan
 from orchestrator.planning.table import probe_table
 from orchestrator.planning.view import HostView

@@ -10,7 +10,7 @@ import pytest
 
 from orchestrator.errors import PatchError
 from orchestrator.model.patch import Insert
-from orchestrator.patching.splice import remove_insertions
+from orchestrator.patching.making.splice import remove_insertions
 from tests.library.books import NAMES, PAGE, read
 from tests.releases.matrix import NOT_THERE, cell_of, fitting, plan_of, read_table, view_of
 from tests.releases.wheels import RELEASES

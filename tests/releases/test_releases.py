@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from orchestrator.model.plan import Plan
-from orchestrator.patching.removal import remove_ours
-from orchestrator.patching.splice import remove_insertions
+from orchestrator.patching.making.removal import remove_ours
+from orchestrator.patching.making.splice import remove_insertions
 from orchestrator.planning.plan import make_plan
 from orchestrator.planning.view import HostView
 from orchestrator.spec.patch import read_patch

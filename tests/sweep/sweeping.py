@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 
 from orchestrator.errors import PatchError
 from orchestrator.model.patch import Anchor, Edit, Patch, Probe
-from orchestrator.patching.removal import remove_ours
-from orchestrator.patching.splice import remove_insertions
+from orchestrator.patching.making.removal import remove_ours
+from orchestrator.patching.making.splice import remove_insertions
 from orchestrator.planning.view import HostView
 from orchestrator.releases.source import Release
 from orchestrator.session.engine import Engine

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from orchestrator.errors import PatchError
 from orchestrator.model.patch import Capture, Probe
 from orchestrator.model.source import Span
-from orchestrator.patching.names import names_bound
 from orchestrator.patching.reading import kind_of
-from orchestrator.patching.standing import Standing, class_of, mangled
+from orchestrator.patching.scope.names import names_bound
+from orchestrator.patching.scope.standing import Standing, class_of, mangled
 
 # Calls that cost more than a look, by method name.
 _COSTS = {

@@ -9,9 +9,9 @@ import libcst as cst
 
 from orchestrator.errors import PatchError
 from orchestrator.model.plan import Insertion
+from orchestrator.patching.making.weaving import Weaver, Woven
 from orchestrator.patching.source import Marker, Source, generate
 from orchestrator.patching.structure.walk import Path
-from orchestrator.patching.weaving import Weaver, Woven
 
 New = cst.BaseSmallStatement | cst.SimpleStatementLine | cst.BaseCompoundStatement
 

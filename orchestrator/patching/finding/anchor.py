@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import libcst as cst
 
 from orchestrator.errors import PatchError
 from orchestrator.model.patch import Anchor
 from orchestrator.model.source import Span
-from orchestrator.patching import ladder
-from orchestrator.patching.moved import missing_scope, yaml_line
+from orchestrator.patching.finding import ladder
+from orchestrator.patching.finding.moved import missing_scope, yaml_line
 from orchestrator.patching.source import Source
-from orchestrator.patching.structure.expressions import Expression
-from orchestrator.patching.structure.match import Bindings, match
+from orchestrator.patching.structure.match import match
 from orchestrator.patching.structure.pattern import Pattern, PatternError, parse_pattern
+from orchestrator.patching.structure.place import Place
 from orchestrator.patching.structure.walk import (
     Definition,
     Path,
@@ -26,21 +26,6 @@ from orchestrator.patching.structure.walk import (
     walk_block,
     walk_definition,
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Where an edit goes: a side of one statement. `scope` is the real scope there.
-
-    `side` is `before`, `after`, `replace`, `wrap` (then `expression` is what is wrapped) or
-    `decorate`. `bindings` are what the anchor's metavariables stand for.
-    """
-
-    statement: Statement
-    side: str
-    scope: str | None
-    expression: Expression | None = None
-    bindings: Bindings = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,13 +125,6 @@ def _definition_note(source: Source, statement: Statement) -> str:
     decorators = [source.module.code_for_node(d).strip() for d in statement.node.decorators]
     marks = f" under {', '.join(f'`{d}`' for d in decorators)}" if decorators else ""
     return f"line {line}{marks}: `{source.line_text(line).strip()}`"
-
-
-def is_future(node: cst.CSTNode) -> bool:
-    """Whether a statement imports from `__future__`, before which only a docstring may stand."""
-    if not isinstance(node, cst.ImportFrom) or not isinstance(node.module, cst.Name):
-        return False
-    return node.module.value == "__future__" and not node.relative
 
 
 def choose(

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from orchestrator.errors import PatchError
 from orchestrator.model.patch import Delete, Edit
 from orchestrator.model.plan import Site
-from orchestrator.patching.splice import Change
+from orchestrator.patching.making.splice import Change
 from orchestrator.patching.structure.walk import Path
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from orchestrator.patching.names import (
+from orchestrator.patching.scope.names import (
     DEFINITIONS,
     assigned,
     evaluated_at_once,

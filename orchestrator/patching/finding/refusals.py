@@ -6,9 +6,9 @@ import libcst as cst
 
 from orchestrator.errors import PatchError
 from orchestrator.model.source import Span
-from orchestrator.patching.anchor import Place, is_future
+from orchestrator.patching.scope.standing import Standing
 from orchestrator.patching.source import Source
-from orchestrator.patching.standing import Standing
+from orchestrator.patching.structure.place import Place, is_future
 from orchestrator.patching.structure.walk import (
     Definition,
     decorator_names,

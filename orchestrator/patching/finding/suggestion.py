@@ -10,14 +10,14 @@ import libcst as cst
 
 from orchestrator.errors import PatchError
 from orchestrator.model.patch import Anchor
-from orchestrator.patching.anchor import Place
-from orchestrator.patching.ladder import any_arguments, target_only, text_of
-from orchestrator.patching.names import names_bound
-from orchestrator.patching.places import find_places
-from orchestrator.patching.refusals import refuse_place
+from orchestrator.patching.finding.ladder import any_arguments, target_only, text_of
+from orchestrator.patching.finding.places import find_places
+from orchestrator.patching.finding.refusals import refuse_place
+from orchestrator.patching.scope.names import names_bound
+from orchestrator.patching.scope.standing import find_standing
 from orchestrator.patching.source import Source, read_source
-from orchestrator.patching.standing import find_standing
 from orchestrator.patching.structure.pattern import Pattern
+from orchestrator.patching.structure.place import Place
 from orchestrator.patching.structure.walk import (
     Definition,
     Statement,

@@ -9,7 +9,13 @@ import libcst as cst
 
 from orchestrator.errors import PatchError
 from orchestrator.model.patch import Anchor
-from orchestrator.patching.moved import LIKE, SHOWN, moved_expressions, moved_statements, yaml_line
+from orchestrator.patching.finding.moved import (
+    LIKE,
+    SHOWN,
+    moved_expressions,
+    moved_statements,
+    yaml_line,
+)
 from orchestrator.patching.source import Source
 from orchestrator.patching.structure.expressions import walk_expressions
 from orchestrator.patching.structure.match import match

@@ -13,7 +13,7 @@ from orchestrator.patching.structure.walk import Path
 
 
 class Placed(Protocol):
-    """A change as `orchestrator.patching.splice` describes it."""
+    """A change as `orchestrator.patching.making.splice` describes it."""
 
     @property
     def path(self) -> Path: ...

@@ -9,22 +9,21 @@ import libcst as cst
 from orchestrator.errors import PatchError
 from orchestrator.model.patch import Anchor
 from orchestrator.model.source import Span
-from orchestrator.patching import ladder
-from orchestrator.patching.anchor import (
-    Place,
+from orchestrator.patching.finding import ladder
+from orchestrator.patching.finding.anchor import (
     candidates,
     choose,
     find_scope,
     find_statements,
-    is_future,
     make_pattern,
     within,
 )
+from orchestrator.patching.scope.standing import find_standing
 from orchestrator.patching.source import Source
-from orchestrator.patching.standing import find_standing
 from orchestrator.patching.structure.expressions import walk_expressions
 from orchestrator.patching.structure.match import match
 from orchestrator.patching.structure.pattern import Pattern
+from orchestrator.patching.structure.place import Place, is_future
 from orchestrator.patching.structure.walk import (
     Definition,
     Statement,

@@ -7,11 +7,11 @@ import symtable
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from orchestrator.patching.anchor import Place
-from orchestrator.patching.flow import State, bound_at
-from orchestrator.patching.names import names_gone
 from orchestrator.patching.reading import kind_of
+from orchestrator.patching.scope.flow import State, bound_at
+from orchestrator.patching.scope.names import names_gone
 from orchestrator.patching.source import Source
+from orchestrator.patching.structure.place import Place
 
 # Code of a function that uses one of these may hold the dict from `locals()` itself.
 _READS_LOCALS = frozenset({"locals", "vars", "eval", "exec"})

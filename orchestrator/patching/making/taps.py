@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import libcst as cst
 
-from orchestrator.patching.weaving import needs_group
+from orchestrator.patching.making.weaving import needs_group
 
 RUNTIME = "_sgldbg"
 # The runtime's word for a call around an expression that stood without parentheses.

@@ -10,12 +10,12 @@ import libcst as cst
 
 from orchestrator.errors import PatchError
 from orchestrator.model.patch import Decorate, Import, Insert
-from orchestrator.patching.anchor import Place, is_future
+from orchestrator.patching.making.splice import Change
+from orchestrator.patching.making.taps import RUNTIME, make_tap, tap_code
 from orchestrator.patching.source import Source
-from orchestrator.patching.splice import Change
 from orchestrator.patching.structure.match import same_code
+from orchestrator.patching.structure.place import Place, is_future
 from orchestrator.patching.structure.walk import Path, Statement, Step, docstring_of, walk_block
-from orchestrator.patching.taps import RUNTIME, make_tap, tap_code
 
 
 @dataclass(frozen=True, slots=True)

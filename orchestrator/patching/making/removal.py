@@ -8,12 +8,12 @@ from dataclasses import dataclass
 
 import libcst as cst
 
+from orchestrator.patching.making.splice import final_line, merged
+from orchestrator.patching.making.taps import NAMES
 from orchestrator.patching.source import Source, generate, read_source
-from orchestrator.patching.splice import final_line, merged
 from orchestrator.patching.structure.match import match
 from orchestrator.patching.structure.pattern import Pattern, parse_pattern
 from orchestrator.patching.structure.walk import Statement, walk_block
-from orchestrator.patching.taps import NAMES
 
 
 @dataclass(frozen=True, slots=True)

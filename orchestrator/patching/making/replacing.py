@@ -10,10 +10,9 @@ import libcst as cst
 
 from orchestrator.errors import PatchError
 from orchestrator.model.patch import Delete, Replace
-from orchestrator.patching.anchor import Place
-from orchestrator.patching.edits import Made, all_small, newline_at, with_newline
+from orchestrator.patching.making.edits import Made, all_small, newline_at, with_newline
+from orchestrator.patching.making.splice import Change
 from orchestrator.patching.source import Source
-from orchestrator.patching.splice import Change
 from orchestrator.patching.structure.match import Bindings, match, parameter_row, same_code
 from orchestrator.patching.structure.pattern import (
     PatternError,
@@ -22,6 +21,7 @@ from orchestrator.patching.structure.pattern import (
     parse_pattern,
     run_of,
 )
+from orchestrator.patching.structure.place import Place
 
 Line = cst.SimpleStatementLine | cst.BaseCompoundStatement
 

@@ -1,0 +1,1 @@
+"""From an anchor to the places that it describes, or to what would fit instead."""

@@ -1,0 +1,1 @@
+"""Which names a place sees, and what a capture may ask there."""
