@@ -12,6 +12,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
+from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from types import TracebackType
@@ -153,6 +154,8 @@ def _deaf_to_interrupts() -> Iterator[None]:
 
     One that comes in between reaches us right afterwards.
     """
+    # Where the first process of all is started, this one comes along, and lifts the mask too early.
+    resource_tracker.ensure_running()
     before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
     try:
         yield
