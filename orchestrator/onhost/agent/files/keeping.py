@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import shutil
 import stat as modes
-from typing import List
+from typing import Iterator, List
 
 from ..held.facts import PlannedFile
 from ..held.state import SessionState
@@ -21,23 +22,40 @@ def save(session: SessionState, one: PlannedFile, seen: Look) -> List[str]:
     """
     if seen.kind == "missing" or seen.stat is None:
         return []
-    target = _find_name(session, one)
+    folder = os.path.join(session.state_dir, "kept", session.name, session.host)
+    os.makedirs(folder, 0o700, exist_ok=True)
     mode = seen.stat.st_mode
     if modes.S_ISREG(mode):
-        shutil.copy2(one.path, target)
-        with open(target, "rb") as file:
-            os.fsync(file.fileno())
-    elif os.path.ismount(one.path):
+        return [_copy(one.path, folder)]
+    target = next(_free_names(one.path, folder))
+    if os.path.ismount(one.path):
         raise Refusal("unsupported", "something is mounted at `%s`" % one.path)
-    elif modes.S_ISDIR(mode) or modes.S_ISLNK(mode):
+    if modes.S_ISDIR(mode) or modes.S_ISLNK(mode):
         shutil.move(one.path, target)
     else:
         os.rename(one.path, target)
     return [target]
 
 
-def _find_name(session: SessionState, one: PlannedFile) -> str:
-    folder = os.path.join(session.state_dir, "kept", session.name, session.host)
-    os.makedirs(folder, 0o700, exist_ok=True)
-    name = "%d-%s" % (len(os.listdir(folder)) + 1, os.path.basename(one.path))
-    return os.path.join(folder, name)
+def _copy(path: str, folder: str) -> str:
+    for target in _free_names(path, folder):
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        try:
+            fd = os.open(target, flags, 0o600)
+        except FileExistsError:
+            continue
+        with open(path, "rb") as source, open(fd, "wb") as kept:
+            shutil.copyfileobj(source, kept)
+            kept.flush()
+            shutil.copystat(path, target)
+            os.fsync(fd)
+        return target
+    raise AssertionError("there is always one more name")
+
+
+def _free_names(path: str, folder: str) -> Iterator[str]:
+    """Names that nothing has: their owner may have taken some away, so a count gives none."""
+    for number in itertools.count(len(os.listdir(folder)) + 1):
+        target = os.path.join(folder, "%d-%s" % (number, os.path.basename(path)))
+        if not os.path.lexists(target):
+            yield target
