@@ -9,8 +9,12 @@ from pathlib import Path
 import pytest
 
 from orchestrator.onhost.agent.held import lease
+from orchestrator.onhost.agent.held.facts import Facts
+from orchestrator.onhost.agent.held.journal import read
 from orchestrator.onhost.agent.refusal import Refusal
+from orchestrator.onhost.agent.session import recover
 from tests.onhost.transaction.place import HOST, op, sha256, stage
+from tests.onhost.tree import differences
 
 LAYERS = "sglang/srt/layers.py"
 LLAMA = "sglang/srt/models/llama.py"
@@ -185,6 +189,65 @@ def test_a_full_disk_does_not_hinder_a_revert(place, mounted):
     assert value["verified"], value
     os.unlink(mounted / "full")
     op(context, "finish")
+    assert place.changes() == []
+
+
+@needs_root
+def test_a_full_disk_and_the_lock(place, mounted):
+    """The lock is the last that knows: what it cannot be told of is not done."""
+    main = place.start_server()
+    context = place.begin()
+    stage(place, context)
+    op(context, "describe-server", pid=main.pid, start_time=main.start_time)
+    before = (place.package_dir / ".sgldbg-lock").read_bytes()
+    staged = place.tree()
+    fill = f"head -c 1M /dev/zero > {mounted}/full"
+    assert subprocess.run(fill, shell=True, stderr=subprocess.DEVNULL).returncode == 1
+    stop = {"which": "original", "timeout_s": 5, "port": None}
+    for name, args in [
+        ("stop-server", stop),
+        ("stop-server", {**stop, "announce": True}),
+        ("swap", {}),
+        ("start-server", {"argv": ["sleep", "1"], "env_set": {}, "env_unset": [], "cwd": None}),
+    ]:
+        with pytest.raises(Refusal) as refused:
+            op(context, name, **args)
+        assert (refused.value.code, refused.value.message) == (
+            "no-space",
+            "the lock beside the install cannot be written: no space left on device",
+        )
+    assert (context.session.facts.stopping, context.session.facts.started) == (None, None)
+    assert (place.package_dir / ".sgldbg-lock").read_bytes() == before
+    changed = differences(staged, place.tree())
+    assert [line for line in changed if ": mtime_ns was" not in line] == []
+    assert place.servers() == place.originals() == [main.pid]
+    op(context, "renew", lease_s=60.0)
+    op(context, "detach", lease_s=60.0)  # a time that cannot be shown is no matter
+    os.unlink(mounted / "full")
+    assert op(context, "revert")["verified"]
+    op(context, "finish")
+    assert place.changes() == []
+
+
+@needs_root
+def test_a_full_disk_and_a_journal_that_lost_lines(place, mounted):
+    """What the lock knows more is used also where the journal takes no line of it."""
+    place.state = str(mounted / "state")
+    context = place.begin()
+    stage(place, context)
+    op(context, "swap")
+    context.session.close()
+    journal = mounted / "state" / "sessions" / "s1" / context.session.host / "journal.jsonl"
+    journal.write_bytes(b"".join(journal.read_bytes().splitlines(True)[:2]))
+    place.expire()
+    fill = f"head -c 1M /dev/zero > {mounted}/full"
+    assert subprocess.run(fill, shell=True, stderr=subprocess.DEVNULL).returncode == 1
+    session = recover.take_over(place.directory(), lease.RECOVER, 5.0)
+    on_disk = Facts(read(str(journal)))
+    assert len(on_disk.swapping) < len(session.facts.swapping) == 3
+    value = recover.run_tail(session)
+    session.close()
+    assert (value["left"], value["verified"]) == ([], True)
     assert place.changes() == []
 
 

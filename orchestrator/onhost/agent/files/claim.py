@@ -13,6 +13,7 @@ from ..held.dirs import LOCK_NAME
 from ..held.holder import Holder
 from ..held.state import SessionState
 from ..refusal import Refusal
+from . import files
 
 # Stands in the probe directory, which the server's user owns: it says where a lock may stand, and
 # nothing in it is believed before that lock was read.
@@ -42,16 +43,30 @@ def make(
 
 
 def show(session: SessionState, held: lease.Lease, **coming: Any) -> None:
-    """Let the lock say what is true by now; it is a copy, so a failure changes nothing."""
+    """Let the lock say what is true by now.
+
+    A failure changes nothing where that is only a time or a guard. What is `coming` is refused
+    then: where all else is lost, a server that the lock calls untouched would not be missed.
+    """
     for path in session.facts.locks if not session.facts.unlocked else ():
-        with contextlib.suppress(OSError):
+        try:
             lock.update(path, make(session, held, **coming))
+        except OSError:
+            if coming:
+                raise
 
 
 def show_server(session: SessionState) -> None:
     """Let the lock say that a server is about to be stopped or started, where it does not yet."""
     if session.facts.stopping is None and session.facts.started is None:
-        show(session, session.check(), server=True)
+        with files.refusing("the lock beside the install cannot be written"):
+            show(session, session.check(), server=True)
+
+
+def show_asides(session: SessionState, asides: Dict[str, Any]) -> None:
+    """Let the lock say which compiled files are about to be set aside."""
+    with files.refusing("the lock beside the install cannot be written"):
+        show(session, session.check(), pycs={**session.facts.pycs, **asides})
 
 
 def wall_of(deadline_s: Optional[float]) -> Optional[float]:

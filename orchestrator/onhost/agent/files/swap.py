@@ -81,7 +81,7 @@ def _show_asides(session: SessionState, waiting: Sequence[PlannedFile]) -> None:
     """Tell the lock which compiled files will be set aside, as the journal is told one by one."""
     asides = {one.file: pyc.record(one, session.facts.prefix) for one in waiting}
     if waiting:
-        claim.show(session, session.check(), pycs={**session.facts.pycs, **asides})
+        claim.show_asides(session, asides)
 
 
 def _put_in(session: SessionState, one: PlannedFile) -> None:
