@@ -102,15 +102,21 @@ def _lease_line(session: Dict[str, Any]) -> str:
 
 def revert(which: str, force: bool, here: bool = False, packages: Sequence[str] = ()) -> int:
     """Undo one session, or all of them, on this host; 7 where something is left."""
-    from .session import orphan, recover
+    from .session import moved, orphan, recover
 
+    state_dir = find_state_dir()
     pattern = "*" if which == "--all" else glob.escape(which)
-    root = os.path.join(glob.escape(find_state_dir()), "sessions", pattern, "*")
+    root = os.path.join(glob.escape(state_dir), "sessions", pattern, "*")
     directories = sorted(path for path in glob.glob(root) if os.path.isdir(path))
+    directories += [
+        one.directory
+        for one in moved.find_all(state_dir, packages)
+        if which in ("--all", one.session)
+    ]
     lost = [o for o in orphan.find_all(packages) if which in ("--all", o.holder["session"])]
     if not directories and not lost:
         what = "no session" if which == "--all" else "no session `%s`" % which
-        print("%s in %s" % (what, find_state_dir()))
+        print("%s in %s" % (what, state_dir))
         return 0 if which == "--all" else USAGE_WRONG
     codes = []
     for path in directories:
@@ -119,7 +125,7 @@ def revert(which: str, force: bool, here: bool = False, packages: Sequence[str] 
         codes.append(_revert_one(name, partial(recover.recover, path, force, here=here)))
     for one in lost:
         name = "%s on %s" % (one.holder["session"], one.holder["host"])
-        codes.append(_revert_one(name, partial(orphan.recover_orphan, one, force)))
+        codes.append(_revert_one(name, partial(orphan.recover_orphan, one, state_dir, force)))
     return max(codes)
 
 

@@ -10,7 +10,7 @@ from .held import lease
 from .held.state import Context, SessionState, session_dir
 from .refusal import Refusal
 from .server import life
-from .session import begin, guard, orphan, recover, staging, status
+from .session import begin, guard, moved, recover, staging, status
 
 Args = Dict[str, Any]
 Answer = Tuple[Any, bytes]
@@ -239,9 +239,11 @@ def op_recover(context: Context, args: Args, raw: bytes) -> Answer:
     """Undo and end a session that nobody holds."""
     directory = session_dir(context.state_dir, args["session"], args["host"])
     force, own = bool(args.get("force")), context.session
-    lost = orphan.find(args["lock"]) if args.get("lock") else None
-    if lost is not None and lost.directory == directory:
-        return orphan.recover_orphan(lost, force), b""
+    if args.get("lock"):
+        names = args["session"], args["host"]
+        value = moved.recover_by_lock(args["lock"], *names, context.state_dir, force)
+        if value is not None:
+            return value, b""
     if own is None or own.directory != directory:
         return recover.recover(directory, force), b""
     if not _is_held(own):

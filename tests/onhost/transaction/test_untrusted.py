@@ -229,10 +229,10 @@ def test_a_lock_lost_on_the_way(place, monkeypatch):
     """Of two that undo one orphan, who comes second finds it ended and makes nothing anew."""
     lose_patched(place)
     (found,) = orphan.find_all()
-    assert orphan.recover_orphan(found)["left"] == []
+    assert orphan.recover_orphan(found, place.state)["left"] == []
     before = sorted(Path(place.state).rglob("*"))
     with pytest.raises(Refusal) as refused:
-        orphan.recover_orphan(found)
+        orphan.recover_orphan(found, place.state)
     told = (refused.value.code, refused.value.message, refused.value.data)
     assert told == ("missing", "the session is not there any more", {"ended": True})
     assert sorted(Path(place.state).rglob("*")) == before

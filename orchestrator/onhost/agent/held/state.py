@@ -97,8 +97,9 @@ class SessionState:
     @property
     def is_moved(self) -> bool:
         """Whether its directory was lost where it began, and was made anew in another place."""
-        begun = str((self.facts.begun or {}).get("state_dir", self.state_dir))
-        return os.path.realpath(begun) != os.path.realpath(self.state_dir)
+        begun = self.facts.begun or {}
+        first = os.path.realpath(begun.get("state_dir", self.state_dir))
+        return bool(begun.get("moved")) or first != os.path.realpath(self.state_dir)
 
     @property
     def mark(self) -> str:

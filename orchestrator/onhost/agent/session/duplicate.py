@@ -55,7 +55,8 @@ def _begin(holder: Holder) -> Record:
     names = ("holder", "hostname", "machine", "boot_id", "since", "state_dir")
     named = {name: holder[name] for name in names}
     probe_dir = probedir.find_path(session, host)
-    return dict(named, kind="intent", step="begin", session=session, host=host, probe_dir=probe_dir)
+    named.update(session=session, host=host, probe_dir=probe_dir)
+    return dict(named, kind="intent", step="begin", moved=holder.get("moved", False))
 
 
 def _is_same(path: str, holder: Holder) -> bool:

@@ -121,16 +121,19 @@ def _guard_of(holder: Holder) -> Optional[lease.Process]:
     return lease.Process(guard["pid"], guard["start_time"])
 
 
-def recover_orphan(one: Orphan, force: bool = False) -> Value:
+def recover_orphan(one: Orphan, state_dir: str, force: bool = False) -> Value:
     """Put back what can be proven from beside the install; value as of `recover`.
 
-    How the server ran is not known any more: a debug life is ended, no original is started, and
-    `report` says so, now and whenever it has to be tried again. Refuses with `busy` while its guard
-    is at it, else with `missing` where the lock does not say enough, is another user's, or is gone.
+    The session gets a directory again, in this state directory; where it began in another the lock
+    says so, and whoever had it undone finds what is left of it. How the server ran is not known any
+    more: a debug life is ended, no original is started, and `report` says so, now and whenever it
+    has to be tried again. Refuses with `busy` while its guard is at it, else with `missing` where
+    the lock does not say enough, is another user's, or is gone.
     """
     if one.why_not:
         code = "busy" if one.records else "missing"
         raise Refusal(code, "%s: %s" % (describe(one), one.why_not), path=one.path, ended=False)
+    one = _move(one, state_dir)
     debug = _find_debug(one)
     text = "its directory was lost: undone from `%s`" % one.path
     records = [one.records[0], {"kind": "report", "by": "", "text": text}, *one.records[1:]]
@@ -143,6 +146,20 @@ def recover_orphan(one: Orphan, force: bool = False) -> Value:
         one.directory, {JOURNAL: lines, LIVES: lives}, lambda: _stands(one.path, one.holder)
     )
     return recover.recover(one.directory, force)
+
+
+def _move(one: Orphan, state_dir: str) -> Orphan:
+    holder = one.holder
+    if os.path.realpath(state_dir) == os.path.realpath(holder["state_dir"]):
+        return one
+    directory = session_dir(state_dir, holder["session"], holder["host"])
+    moved = dict(holder, state_dir=state_dir, moved=True)
+    try:
+        for path in holder["plan"]["locks"]:
+            lock.update(path, moved)
+    except OSError:  # then where the lock says, or nobody would find it
+        return one
+    return one._replace(directory=directory)
 
 
 def _stands(path: str, holder: Holder) -> bool:

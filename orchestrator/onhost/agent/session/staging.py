@@ -97,7 +97,7 @@ def _recover_expired(session: SessionState, paths: List[str]) -> List[Args]:
         lost, directory = orphan.find(path), _find_abandoned(lock.read_trusted(path))
         try:
             if lost is not None:
-                value = orphan.recover_orphan(lost)
+                value = orphan.recover_orphan(lost, session.state_dir)
             elif directory is not None:
                 value = recover.recover(directory)
             else:

@@ -10,14 +10,14 @@ from ..held import journal, lease, lock, machine, untrusted
 from ..held.facts import Facts, PlannedFile
 from ..held.lease import Lease
 from ..held.state import JOURNAL
-from . import begin, orphan
+from . import begin, moved, orphan
 
 Session = Dict[str, Any]
 
 
 def sessions(state_dir: str, package_dirs: Iterable[str] = ()) -> List[Session]:
     """Every session that has not ended, by name and host: those of this state directory, then
-    those of which only the lock beside an install is left.
+    those that had to be made anew elsewhere, then those of which only a lock is left.
     """
     root = os.path.join(state_dir, "sessions")
     found = []
@@ -26,7 +26,15 @@ def sessions(state_dir: str, package_dirs: Iterable[str] = ()) -> List[Session]:
             directory = os.path.join(root, name, host)
             if os.path.exists(os.path.join(directory, JOURNAL)):
                 found.append(read_session(directory))
+    found += [read_moved(one) for one in moved.find_all(state_dir, package_dirs)]
     return found + [read_orphan(one) for one in orphan.find_all(package_dirs)]
+
+
+def read_moved(one: moved.Moved) -> Session:
+    """A session in another place than it began in; `lock` is what leads to it."""
+    begun = Facts(journal.read(os.path.join(one.directory, JOURNAL))).begun or {}
+    lost = os.path.join(str(begun.get("state_dir")), "sessions", one.session, one.host)
+    return dict(read_session(one.directory), lock=one.path, lost=untrusted.plain(lost))
 
 
 def read_orphan(one: orphan.Orphan) -> Session:
