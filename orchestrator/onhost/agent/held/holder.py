@@ -14,6 +14,7 @@ from .untrusted import (
     is_path,
     is_seconds,
     is_text,
+    is_wall_time,
     is_whole,
     maybe,
     parse,
@@ -35,12 +36,12 @@ _WHO = fields(
     host=_is_own_name,
     holder=is_text,
     hostname=is_text,
-    since=is_seconds,
+    since=is_wall_time,
     state_dir=is_path,
 )
 # What older agents did not say yet.
 _MORE: Dict[str, Fits] = {
-    "until": maybe(is_seconds),
+    "until": maybe(is_wall_time),
     "deadline_s": maybe(is_seconds),
     "boot_id": is_text,
     "machine": maybe(is_text),

@@ -90,10 +90,15 @@ def is_whole(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and abs(value) < 1 << 64
 
 
+def is_wall_time(value: Any) -> bool:
+    """Whether it is a time that can be shown: up to the year 5138."""
+    return is_seconds(value) and value < 10**11
+
+
 def is_seconds(value: Any) -> bool:
-    """Whether it is a time that can be shown: a number, up to the year 5138."""
+    """Whether it is a number of seconds that one can reckon with, on whatever clock."""
     number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    return number and 0 <= value < 10**11
+    return number and 0 <= value < 10**15
 
 
 def maybe(fits: Fits) -> Fits:
