@@ -13,6 +13,7 @@ from orchestrator.onhost.agent.held.facts import Facts
 from orchestrator.onhost.agent.held.journal import read
 from orchestrator.onhost.agent.refusal import Refusal
 from orchestrator.onhost.agent.session import recover
+from tests.onhost.transaction.lost import lose_patched, undo_orphan
 from tests.onhost.transaction.place import HOST, op, sha256, stage
 from tests.onhost.tree import differences
 
@@ -248,6 +249,26 @@ def test_a_full_disk_and_a_journal_that_lost_lines(place, mounted):
     value = recover.run_tail(session)
     session.close()
     assert (value["left"], value["verified"]) == ([], True)
+    assert place.changes() == []
+
+
+@needs_root
+def test_a_full_disk_and_a_lost_directory(place, mounted):
+    """Without room for a journal nothing is undone yet, and the next try has all that it needs."""
+    place.state = str(mounted / "state")
+    lose_patched(place)
+    patched = place.tree()
+    fill = f"head -c 1M /dev/zero > {mounted}/full"
+    assert subprocess.run(fill, shell=True, stderr=subprocess.DEVNULL).returncode == 1
+    with pytest.raises(Refusal) as refused:
+        undo_orphan(place)
+    assert (refused.value.code, refused.value.message) == (
+        "no-space",
+        "the session's directory could not be made again: no space left on device",
+    )
+    assert place.tree() == patched
+    os.unlink(mounted / "full")
+    assert undo_orphan(place)["left"] == []
     assert place.changes() == []
 
 

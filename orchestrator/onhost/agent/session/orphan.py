@@ -7,7 +7,7 @@ import json
 import os
 from typing import Any, Dict, Iterable, List, NamedTuple, Optional
 
-from ..files import claim, probedir
+from ..files import claim, files, probedir
 from ..held import journal, lease, lock, machine, rebuild, untrusted
 from ..held.facts import Facts
 from ..held.holder import Holder
@@ -142,9 +142,10 @@ def recover_orphan(one: Orphan, state_dir: str, force: bool = False) -> Value:
         records.append(dict(main, kind="done", step="start:debug"))
     lines = b"".join(journal.seal(dict(r, n=n, at=0)) for n, r in enumerate(records, 1))
     lives = json.dumps([life.argv for life in debug]).encode("ascii")
-    rebuild.give_back(
-        one.directory, {JOURNAL: lines, LIVES: lives}, lambda: _stands(one.path, one.holder)
-    )
+    with files.refusing("the session's directory could not be made again"):
+        rebuild.give_back(
+            one.directory, {JOURNAL: lines, LIVES: lives}, lambda: _stands(one.path, one.holder)
+        )
     return recover.recover(one.directory, force)
 
 
