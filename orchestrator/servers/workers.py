@@ -43,8 +43,10 @@ class Workers:
                 self._gone_at_s.setdefault(key, now_s)
 
     def find_lost(self, now_s: float) -> dict[Key, str]:
-        """Those that ended longer than the patience ago, with their titles."""
-        return {k: self._titles[k] for k, at in self._gone_at_s.items() if now_s - at >= PATIENCE_S}
+        """Those that ended, with their titles; none as long as the patience lasts for all."""
+        if all(now_s - at < PATIENCE_S for at in self._gone_at_s.values()):
+            return {}
+        return {key: self._titles[key] for key in self._gone_at_s}
 
     def list_running(self) -> list[str]:
         """The titles of those that were there at the last look."""
@@ -65,14 +67,15 @@ def worker_died(
     """
     asked = [{"pid": pid, "start_time": start_time} for pid, start_time in lost]
     killed = agent.call("killed", {"processes": asked}).value
-    names = ", ".join(sorted(lost.values()))
+    are, them = ("is", "it") if len(lost) == 1 else ("are", "them")
+    names = f"{', '.join(sorted(lost.values()))} {are}"
     notes = [f"the kernel says: {killed[pid]}" for pid in sorted(killed)]
     if running:
         notes.append(f"still there, waiting: {', '.join(running)}")
     when = "" if seconds is None else f", {seconds:.1f} s after its start"
     return HostError(
-        f"server `{server.name}` ended in part{when}: {names} is gone without a word, and the rest"
-        " waits for it",
+        f"server `{server.name}` ended in part{when}: {names} gone without a word, and the rest"
+        f" waits for {them}",
         host=agent.host,
         code="died",
         notes=notes,

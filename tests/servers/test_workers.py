@@ -111,20 +111,26 @@ def test_a_rank_that_is_killed(agent, bench: Bench, port: int):
 
 
 @pytest.mark.parametrize(
-    ("rank", "message", "notes"),
+    ("killed", "message", "notes"),
     [
         (
-            2,
+            (2,),
             "server `kimi` ended in part: sglang::scheduler_TP2 is gone without a word, and the"
             " rest waits for it",
             (WAITING, DEBUG_LIFE),
         ),
-        (None, "server `kimi` ended with signal 9 (SIGKILL)", (DEBUG_LIFE,)),
+        (
+            (1, 2),
+            "server `kimi` ended in part: sglang::scheduler_TP1, sglang::scheduler_TP2 are gone"
+            " without a word, and the rest waits for them",
+            ("still there, waiting: sglang::scheduler_TP0, sglang::scheduler_TP3", DEBUG_LIFE),
+        ),
+        ((), "server `kimi` ended with signal 9 (SIGKILL)", (DEBUG_LIFE,)),
     ],
-    ids=["rank", "main"],
+    ids=["rank", "ranks", "main"],
 )
 def test_a_ready_server_that_dies(
-    agent, bench: Bench, monkeypatch, rank: int | None, message: str, notes: tuple[str, ...]
+    agent, bench: Bench, monkeypatch, killed: tuple[int, ...], message: str, notes: tuple[str, ...]
 ):
     """While it is observed: the fleet is asked to stop, by name and with the last words."""
     monkeypatch.setattr(watch, "_LOOK_S", 0.05)
@@ -138,7 +144,8 @@ def test_a_ready_server_that_dies(
     known.note(agent.call("life", asked).value["processes"], 0.0)
     with watch.Watch(fleet, bench.server(1), {member.name: known}):
         assert not fleet.stop.wait(0.5)  # longer than the patience: nobody has died yet
-        os.kill(ranks.main.pid if rank is None else ranks.find(rank), signal.SIGKILL)
+        for pid in [ranks.find(rank) for rank in killed] or [ranks.main.pid]:
+            os.kill(pid, signal.SIGKILL)
         assert fleet.stop.wait(30)
     with pytest.raises(Cancelled) as cancelled:
         fleet.stop.check()

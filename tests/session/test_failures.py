@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from orchestrator.demo.processes import read_processes
+from orchestrator.servers import workers
 from orchestrator.session import stages
 from orchestrator.session.member import Member
 from tests.session.command import Hook, Result, call, once, told
@@ -221,6 +222,53 @@ def test_a_server_that_dies_of_a_request(single: World, small: Project, run: Any
     assert "  | Received sigquit from a child process. It usually means the child failed.\n" in (
         result.err
     )
+
+
+def test_a_rank_that_dies_in_silence(
+    single: World, small: Project, run: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A request would wait for it for ever: it is named within seconds, with the last lines."""
+    monkeypatch.setattr(workers, "PATIENCE_S", 1.0)
+    small.session["exercise"][0]["times"] = 1000
+    home = single.cluster.hosts[0].home
+
+    def kill() -> None:
+        every = read_processes([home])
+        dying, other = [
+            next(p for p in every if p.argv[0] == f"sglang::scheduler_TP{rank}") for rank in (1, 0)
+        ]
+        for pid in (dying.ppid, other.pid):  # those that wait do not hear of it
+            os.kill(pid, signal.SIGSTOP)
+            stopped.append(pid)
+        os.kill(dying.pid, signal.SIGKILL)
+
+    def wake() -> None:
+        for pid in stopped:
+            os.kill(pid, signal.SIGCONT)
+
+    stopped: list[int] = []
+    began = once(("demo-0", "exercise", "running"), kill)
+    ended = once(("demo-0", "stop", "running"), wake)
+
+    def hook(*said: str) -> None:
+        began(*said)
+        if stopped:
+            ended(*said)
+
+    result = run(small, hook)
+    single.assert_as_before()
+    first, _, rest = result.err.partition("the last lines from the host:\n")
+    assert (result.code, first) == (
+        6,
+        "error: server `miniature` ended in part: sglang::scheduler_TP1 is gone without a word, and"
+        " the rest waits for it\n"
+        " --> host demo-0\n"
+        "note: still there, waiting: sglang::scheduler_TP0\n"
+        "note: this was the debug life: patched, and as `restart` of the session file changes"
+        " it\n",
+    )
+    assert " TP1] " in rest
+    assert rest.endswith(BACK_ONE + RUN)
 
 
 def test_too_few_records_in_time(single: World, small: Project, run: Any) -> None:
