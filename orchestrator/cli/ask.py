@@ -64,7 +64,8 @@ def command(
     """Ask a probe that `sgldbg apply SESSION` placed something else, while the server runs.
 
     The expressions are checked against the place; then every process takes the new question within
-    a fifth of a second, and its answers are shown. Exit code 1: no answer came in time.
+    a fifth of a second, and the answers are shown as soon as every process that has reached the
+    site before has given one, or the time is over. Exit code 1: no answer came in time.
     """
     conditions = _codes((when,) if when else ())
     question = asking.Question(
@@ -73,19 +74,21 @@ def command(
     project = load_project(session_file, inventory, patches)
     contacts = open_contacts(open_transport(), project.hosts)
     try:
-        missing = unreached(contacts, "patched")
-        if missing is not None:
-            raise missing
+        silent = unreached(contacts, "patched")
+        if silent is not None:
+            raise silent
         asked = asking.open_asked(contacts, is_of(project.session.name))
         lease_s = lease or max(float(one.left["lease_s"]) for one in asked)
         failed: Sequence[HostError] = ()
         try:
-            found = _ask(project, asked, question, timeout, send=send)
+            found, missing = _ask(project, asked, question, timeout, send=send)
         finally:
             failed = asking.let_go(asked, lease_s)
     finally:
         close_contacts(contacts)
     _show(found, as_json=as_json)
+    for worker in missing if found else ():
+        click.echo(f"note: no answer of {worker} came in time", err=True)
     return _end(found, asked, failed, lease_s)
 
 
@@ -96,17 +99,18 @@ def _ask(
     timeout_s: float,
     *,
     send: bool,
-) -> list[Record]:
-    """Check the question on every host, put it, and wait for answers."""
+) -> tuple[list[Record], list[str]]:
+    """Check the question on every host, put it, and wait for answers; also who gave none."""
     package = project.inventory.installs[project.server.install].package
     with Engine() as engine:
-        found = [asking.check_question(engine, one, question, package) for one in asked]
-    for warning in dict.fromkeys(w for warnings in found for w in warnings):
+        checked = [asking.check_question(engine, one, question, package) for one in asked]
+    for warning in dict.fromkeys(w for warnings in checked for w in warnings):
         click.echo(f"warning: {warning}", err=True)
-    generation = asking.put_question(asked, question)
+    posed = asking.put_question(asked, question)
     if send:
         _exercise(asked[0], project.server, project.session, package)
-    return asking.wait_for_answers(asked, question.site, generation, timeout_s, _is_enough)
+    found = asking.wait_for_answers(asked, posed, timeout_s)
+    return found, posed.missing(found)
 
 
 def _codes(texts: Sequence[str]) -> tuple[Capture, ...]:
@@ -118,11 +122,6 @@ def _codes(texts: Sequence[str]) -> tuple[Capture, ...]:
             raise click.BadParameter(f"`{text}`: {error}") from None
         codes.append(Capture(code, code))
     return tuple(codes)
-
-
-def _is_enough(records: Sequence[Record]) -> bool:
-    """An answer; who else answers within the same poll is shown as well."""
-    return any(record.kind in ("hit", "error") for record in records)
 
 
 def _exercise(one: asking.Asked, server: Server, session: Session, package: str) -> None:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from orchestrator.agent.client import AgentClient
 from orchestrator.errors import HostError, SessionError
+from orchestrator.logs.parse import label_of_title
 from orchestrator.logs.records import RecordReader, merge
 from orchestrator.model.patch import Capture, Probe
 from orchestrator.model.record import Record
@@ -151,27 +152,52 @@ def check_question(engine: Engine, one: Asked, question: Question, package: str)
     return engine.check_question(data, entry["file"], question.site, question.probe())
 
 
-def put_question(asked: Sequence[Asked], question: Question) -> int:
-    """Write the new table everywhere; the generation that its records bear."""
+@dataclass(frozen=True, slots=True)
+class Posed:
+    """A question that was put: the `generation` that its answers bear, and who knows the site.
+
+    `known` are the processes that have reached it before, as host and pid, with their labels.
+    """
+
+    site: str
+    generation: int
+    known: Mapping[tuple[str, int], str]
+
+    def is_answered(self, records: Sequence[Record]) -> bool:
+        """Whether all of them have answered; where none is known, whether anybody has."""
+        return any(_is_answer(r) for r in records) and not self.missing(records)
+
+    def missing(self, records: Sequence[Record]) -> list[str]:
+        """Those of them without an answer, like `demo-0 TP1`."""
+        answered = {(r.host, r.pid) for r in records if _is_answer(r)}
+        return [f"{k[0]} {label}" for k, label in sorted(self.known.items()) if k not in answered]
+
+
+def _is_answer(record: Record) -> bool:
+    return record.kind in ("hit", "error")
+
+
+def put_question(asked: Sequence[Asked], question: Question) -> Posed:
+    """Write the new table everywhere."""
+    known: dict[tuple[str, int], str] = {}
     generation = 1 + max(int(one.table["generation"]) for one in asked)
     for one in asked:
-        _read_spool(one)  # what was there before is not an answer
+        _read_spool(one)  # what was there before is not an answer, but tells who can give one
+        known |= {
+            (r.host, r.pid): label_of_title(r.title) or f"pid {r.pid}"
+            for r in one.records
+            if r.site == question.site
+        }
         one.records.clear()
         sites = dict(one.table["sites"])
         sites[question.site] = question.entry(sites[question.site])
         one.table |= {"generation": generation, "phase": "armed", "over": False, "sites": sites}
         one.agent.call("probe-table", {"table": one.table})
-    return generation
+    return Posed(question.site, generation, known)
 
 
-def wait_for_answers(
-    asked: Sequence[Asked],
-    site: str,
-    generation: int,
-    timeout_s: float,
-    is_enough: Callable[[Sequence[Record]], bool],
-) -> list[Record]:
-    """Records of the site under the new table, until `is_enough` says so or the time is over."""
+def wait_for_answers(asked: Sequence[Asked], posed: Posed, timeout_s: float) -> list[Record]:
+    """Records of the site under the new table, until all have answered or the time is over."""
     deadline = time.monotonic() + timeout_s
     while True:
         for one in asked:
@@ -179,9 +205,9 @@ def wait_for_answers(
         found = [
             r
             for r in merge(*(one.records for one in asked))
-            if r.site == site and r.generation == generation
+            if r.site == posed.site and r.generation == posed.generation
         ]
-        if is_enough(found) or time.monotonic() >= deadline:
+        if posed.is_answered(found) or time.monotonic() >= deadline:
             return found
         time.sleep(_POLL_S)
 

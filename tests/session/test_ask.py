@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -11,8 +12,9 @@ import pytest
 
 from orchestrator.agent.client import AgentClient, Reply
 from orchestrator.errors import HostError
+from orchestrator.model.record import Record
 from orchestrator.onhost.agent.ops_host import OPS
-from orchestrator.session.asking import read_table
+from orchestrator.session.asking import Asked, Posed, Question, put_question, read_table
 from tests.session.command import Result, call, told
 from tests.session.world import Project, World
 
@@ -88,6 +90,59 @@ class _HereAgent:
 
     def call(self, op: str, args: dict[str, Any]) -> Reply:
         return Reply(*OPS[op](None, args, b""))
+
+
+def make_record(host: str, pid: int, kind: str = "hit", generation: int = 1) -> Record:
+    """A record of the site by a scheduler whose rank is its pid's last digit."""
+    title = f"sglang::scheduler_TP{pid % 10}"
+    return Record("s", kind, SITE, host, pid, title, 1, "armed", 0.0, 0.0, generation=generation)
+
+
+@pytest.mark.parametrize(
+    ("earlier", "answers", "missing", "answered"),
+    [
+        ([("a", 10), ("b", 11)], [], ["a TP0", "b TP1"], False),
+        ([("a", 10), ("b", 11)], [("a", 10, "hit")], ["b TP1"], False),
+        ([("a", 10), ("b", 11)], [("a", 10, "hit"), ("b", 10, "hit")], ["b TP1"], False),
+        ([("a", 10), ("b", 11)], [("a", 10, "hit"), ("b", 11, "skip")], ["b TP1"], False),
+        ([("a", 10), ("b", 11)], [("b", 11, "error"), ("a", 10, "hit")], [], True),
+        ([], [("a", 10, "skip")], [], False),
+        ([], [("a", 10, "hit")], [], True),
+    ],
+)
+def test_everybody_who_knows_the_site_is_waited_for(
+    earlier: list[Any], answers: list[Any], missing: list[str], answered: bool
+) -> None:
+    """One worker's answer is not shown alone where others have reached the site before."""
+    posed = Posed(SITE, 2, {key: f"TP{key[1] % 10}" for key in earlier})
+    records = [make_record(*answer, generation=2) for answer in answers]
+    assert (posed.missing(records), posed.is_answered(records)) == (missing, answered)
+
+
+class _SpoolAgent:
+    """A host with nothing new in its spool."""
+
+    def __init__(self) -> None:
+        self.table: dict[str, Any] = {}
+
+    def call(self, op: str, args: dict[str, Any]) -> Reply:
+        """The new table is kept."""
+        assert op in ("read-spool", "probe-table")
+        self.table = args.get("table", self.table)
+        return Reply({"files": []})
+
+
+def test_a_question_knows_who_was_there_before() -> None:
+    """From the records of its site; those of others and what they were of do not count."""
+    other = replace(make_record("a", 12), site="other.1")
+    earlier = [make_record("a", 10), make_record("a", 11, "skip"), other]
+    agent = _SpoolAgent()
+    table = {"generation": 4, "sites": {SITE: {}}}
+    asked = Asked("a", cast("AgentClient", agent), {"session": "s"}, "/p", table)
+    asked.records += earlier
+    posed = put_question([asked], Question(SITE, ()))
+    assert posed == Posed(SITE, 5, {("a", 10): "TP0", ("a", 11): "TP1"})
+    assert (asked.records, agent.table["generation"]) == ([], 5)
 
 
 def test_a_table_of_any_length_is_read(tmp_path: Path) -> None:
