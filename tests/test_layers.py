@@ -15,7 +15,7 @@ PACKAGE = "orchestrator"
 SOURCES = sorted((ROOT / PACKAGE).rglob("*.py"))
 
 BELOW = ("model", "errors", "diagnostics")
-# Reading what a user names: needed wherever one may name a pipe, and by no pure part.
+# Reading what a user names, and an error of the system in words: needed by no pure part.
 READING = "userfile"
 PARTS = (
     *BELOW,
@@ -45,7 +45,7 @@ ARROWS: dict[str, tuple[str, ...]] = {
     "onhost.agent": (),
     "onhost.probe": (),
     "servers": ("model", "errors", "agent"),
-    "logs": ("model", "errors", "agent"),
+    "logs": ("model", "errors", "agent", READING),
     "session": (*PARTS, "report"),
     "report": ("model", "errors", "logs"),
     "demo": ("model", "transport.base"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 from collections.abc import Callable
@@ -11,8 +12,10 @@ import pytest
 
 from orchestrator.diagnostics import render
 from orchestrator.errors import FileErrors
+from orchestrator.onhost.agent.files.files import explain
 from orchestrator.spec.kinds import read_file
-from orchestrator.userfile import read_user_file
+from orchestrator.transport import channel, sockets, ssh
+from orchestrator.userfile import read_user_file, reason_of
 
 
 def _socket(path: Path) -> None:
@@ -59,6 +62,23 @@ def test_what_is_no_file_is_refused_at_once(kind: str, tmp_path: Path) -> None:
         read_file(path)
     assert render(caught.value) == f"error: cannot read `{path}`: {reason}\n\n1 problem"
     assert os.listdir("/proc/self/fd") == before
+
+
+@pytest.mark.parametrize(
+    "say",
+    [
+        reason_of,
+        lambda error: explain(error).removesuffix(": `/Data/X`"),
+        ssh._text,
+        channel._reason,
+        lambda error: sockets._reason(error, 1),
+    ],
+    ids=["controller", "host", "ssh", "channel", "tcp"],
+)
+def test_an_error_of_the_system_keeps_the_names_in_it(say: Callable[[OSError], str]) -> None:
+    """Its words begin small in the middle of a sentence; a name in capitals stays one."""
+    error = OSError(errno.EIO, "Volume `DATA` is gone", "/Data/X")
+    assert say(error) == "volume `DATA` is gone"
 
 
 def test_files_are_read_through_links(tmp_path: Path) -> None:

@@ -102,7 +102,8 @@ try:
     os.umask(mask)
 except Exception as why:
     text = getattr(why, "strerror", None)
-    say("failed " + ("cannot use `" + home + "`: " + text.lower() if text else str(why)))
+    text = "cannot use `" + home + "`: " + text[:1].lower() + text[1:] if text else str(why)
+    say("failed " + text)
     if new != home:
         import shutil
         shutil.rmtree(new, True)

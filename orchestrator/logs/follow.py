@@ -8,6 +8,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from orchestrator.userfile import reason_of
+
 
 class LogSink:
     """Writes `log` events into a file, each byte once and in order.
@@ -45,9 +47,7 @@ class LogSink:
             while view:
                 view = view[self._file.write(view) :]
         except OSError as error:
-            self._fail(
-                f"{self.path.name} could not be written: {(error.strerror or str(error)).lower()}"
-            )
+            self._fail(f"{self.path.name} could not be written: {reason_of(error)}")
         self._count(new)
         if self._taken is not None:
             self._taken(new)

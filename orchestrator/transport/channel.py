@@ -12,6 +12,7 @@ import paramiko
 
 from orchestrator.errors import HostError
 from orchestrator.transport.streams import WRITE_STALL_S, LastLines
+from orchestrator.userfile import reason_of
 
 _READ_BYTES = 256 << 10
 # paramiko copies what it is given; pieces of a packet's size keep that linear.
@@ -151,5 +152,5 @@ def _reason(error: BaseException | None) -> str:
     if error is None or (isinstance(error, EOFError) and not str(error)):
         return "the host closed it"
     if isinstance(error, OSError) and error.strerror:
-        return error.strerror.lower()
+        return reason_of(error)
     return str(error).rstrip(".") or type(error).__name__

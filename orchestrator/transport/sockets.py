@@ -89,7 +89,7 @@ def open_tcp(host: str, address: str, port: int, timeout_s: float, family: str) 
 def _reason(error: OSError, timeout_s: float) -> str:
     if isinstance(error, TimeoutError):
         return f"no answer within {timeout_s:g} s"
-    return (error.strerror or str(error)).lower()
+    return reason_of(error)
 
 
 def _unreachable(host: str, message: str) -> HostError:

@@ -22,6 +22,7 @@ from orchestrator.transport.channel import SshChannel
 from orchestrator.transport.config import Asked, SshConfig, make_asked, parse_hop, read_config
 from orchestrator.transport.hostkeys import KnownHost, judge, read_known_host
 from orchestrator.transport.sockets import CommandSocket, QuickSocket, open_tcp
+from orchestrator.userfile import reason_of
 
 # sshd's MaxStartups (10:30:100) drops connections at random from the tenth that has not logged in.
 _AT_ONCE = 8
@@ -282,5 +283,5 @@ def _left(until: float) -> float:
 
 def _text(error: BaseException) -> str:
     if isinstance(error, OSError) and error.strerror:
-        return error.strerror.lower()
+        return reason_of(error)
     return str(error).strip().rstrip(".") or type(error).__name__

@@ -50,7 +50,7 @@ def refusing(what: str) -> Iterator[None]:
         if code is None:
             raise
         path = error.filename if isinstance(error.filename, str) else ""
-        message = "%s: %s" % (what, (error.strerror or str(error)).lower())
+        message = "%s: %s" % (what, _begin_small(error.strerror or str(error)))
         raise Refusal(code, message, path=path) from error
 
 
@@ -59,7 +59,12 @@ def explain(error: Exception) -> str:
     if not isinstance(error, OSError) or error.strerror is None:
         return str(error)
     name = error.filename if isinstance(error.filename, str) else ""
-    return error.strerror.lower() + (": `%s`" % name if name else "")
+    return _begin_small(error.strerror) + (": `%s`" % name if name else "")
+
+
+def _begin_small(text: str) -> str:
+    """For the middle of a sentence; a name that it holds stays as it is."""
+    return text[:1].lower() + text[1:]
 
 
 class Look(NamedTuple):
