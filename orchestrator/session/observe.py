@@ -18,6 +18,9 @@ from orchestrator.session.regain import tell_lost
 from orchestrator.transport.base import Transport
 
 _CONNECT_S = 20.0
+# All files of a package are read, an interpreter starts from a slow disk, and drivers of GPUs that
+# sleep take seconds to answer.
+LOOK_S = 60.0
 # What the inventory's entry of the server may be wrong about.
 _ABOUT_SERVER = ("server-not-found", "server-ambiguous", "not-restorable", "port-taken")
 # Recovery of a leftover runs the whole tail there: stop, revert, start.
@@ -83,7 +86,7 @@ def locate(member: Member, server: Server, install: Install) -> Mapping[str, Any
         args["python"] = install.python or member.found.original.argv[0]
     value: Mapping[str, Any]
     try:
-        value = member.channel.call("locate", args, timeout_s=60.0).value
+        value = member.channel.call("locate", args, timeout_s=LOOK_S).value
     except HostError as error:
         raise with_place(error, install) from None
     return value
@@ -217,7 +220,7 @@ def _view(member: Member, install: Install, patches: Sequence[Patch]) -> HostVie
         "files": wanted,
         "dist_info": member.install["dist_info"],
     }
-    reply = member.channel.call("observe", args, timeout_s=60.0)
+    reply = member.channel.call("observe", args, timeout_s=LOOK_S)
     files: dict[str, bytes | None] = {}
     at = 0
     for row in reply.value["files"]:
@@ -252,7 +255,7 @@ def check_code(plan: Plan) -> Callable[[Member], None]:
             "files": [{"file": f.file, "size": len(f.after)} for f in files],
         }
         raw = b"".join(f.after for f in files)
-        reply = member.channel.call("check-code", args, raw, timeout_s=60.0)
+        reply = member.channel.call("check-code", args, raw, timeout_s=LOOK_S)
         bad = [f for f in reply.value["files"] if f["error"]]
         if bad:
             raise HostError(

@@ -13,7 +13,11 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.errors import HostError
 from orchestrator.onhost.agent.proc import procfs
+from orchestrator.session.contact import Contact
+from orchestrator.session.overview import look_at_all
+from orchestrator.spec.project import read_project_inventory
 from tests.onhost.process.conftest import wait_for
 from tests.session.command import call
 
@@ -153,6 +157,42 @@ def test_what_a_server_left(bench: Bench, port, monkeypatch, inventory):
         " of shared memory",
         f"    hint: nobody else will end them: `kill -9 {left.pid}`",
     ]
+
+
+def test_a_package_is_checked_once(bench: Bench, agent, inventory, monkeypatch):
+    """Every file of it is read for that, so not again for every server of a host."""
+    book = read_project_inventory(inventory(a=open_port(), b=open_port(), c=open_port()))
+    asked = []
+    call_before = agent.call
+
+    def count(op: str, *args, **kwargs):
+        asked.append(op)
+        return call_before(op, *args, **kwargs)
+
+    monkeypatch.setattr(agent, "hello", {"user": "me", "hostname": "there"}, raising=False)
+    monkeypatch.setattr(agent, "call", count)
+    ((row, errors),) = look_at_all([Contact(book.hosts["here"], agent, None)], book)
+    assert (asked.count("locate"), asked.count("pristine")) == (3, 1)
+    assert [install["name"] for install in row["installs"]] == ["env"]
+    assert ([missing["server"] for missing in row["not_found"]], errors) == (["a", "b", "c"], [])
+
+
+def test_a_host_that_is_lost_meanwhile(bench: Bench, agent, inventory, monkeypatch):
+    """What was seen before stays, with the reason."""
+    lost = HostError("the link broke", host="here", code="lost")
+
+    def call_op(op: str, *args, **kwargs):
+        if op == "survey":
+            raise lost
+        return call_before(op, *args, **kwargs)
+
+    call_before = agent.call
+    book = read_project_inventory(inventory(a=open_port()))
+    monkeypatch.setattr(agent, "hello", {"user": "me", "hostname": "there"}, raising=False)
+    monkeypatch.setattr(agent, "call", call_op)
+    ((row, errors),) = look_at_all([Contact(book.hosts["here"], agent, None)], book)
+    assert (row["host"], row["error"], row["code"]) == ("here", "the link broke", "lost")
+    assert ([install["name"] for install in row["installs"]], errors) == (["env"], [lost])
 
 
 def test_as_data(bench: Bench, port, monkeypatch, inventory):
