@@ -12,6 +12,7 @@ import pytest
 from orchestrator.onhost.agent import __main__ as by_hand
 from orchestrator.onhost.agent.held import lease, rebuild
 from orchestrator.onhost.agent.held.state import Context
+from orchestrator.onhost.agent.refusal import Refusal
 from orchestrator.onhost.agent.session import guard, moved, orphan, recover, status
 from orchestrator.onhost.agent.session.memory import Memory
 from tests.onhost.transaction.lost import change_lock, lock_of, lose_all, lose_patched
@@ -63,6 +64,21 @@ def test_a_moved_one_that_is_lost_again(place, tmp_path):
     (seen,) = status.sessions(third)
     assert (seen["state"], "lock" in seen) == ("drift", True)
     assert undo(third, seen, force=True)["left"] == []
+    assert place.changes() == []
+
+
+def test_two_agents_with_two_state_directories(place, tmp_path):
+    """One of them has the session; the other, which found it before, makes no second one of it."""
+    lose_patched(place)
+    (place.root / LAYERS).write_bytes(b"# mine\n")
+    (found,) = orphan.find_all()
+    ours, third = str(tmp_path / "ours"), str(tmp_path / "third")
+    assert len(orphan.recover_orphan(found, ours)["left"]) == 1
+    with pytest.raises(Refusal) as refused:
+        orphan.recover_orphan(found, third)
+    assert (refused.value.code, refused.value.data) == ("missing", {"ended": False})
+    (seen,) = status.sessions(third)
+    assert (seen["state"], undo(third, seen, force=True)["left"]) == ("drift", [])
     assert place.changes() == []
 
 

@@ -143,9 +143,7 @@ def recover_orphan(one: Orphan, state_dir: str, force: bool = False) -> Value:
     lines = b"".join(journal.seal(dict(r, n=n, at=0)) for n, r in enumerate(records, 1))
     lives = json.dumps([life.argv for life in debug]).encode("ascii")
     with files.refusing("the session's directory could not be made again"):
-        rebuild.give_back(
-            one.directory, {JOURNAL: lines, LIVES: lives}, lambda: _stands(one.path, one.holder)
-        )
+        rebuild.give_back(one.directory, {JOURNAL: lines, LIVES: lives}, lambda: _stands(one))
     return recover.recover(one.directory, force)
 
 
@@ -154,18 +152,21 @@ def _move(one: Orphan, state_dir: str) -> Orphan:
     if os.path.realpath(state_dir) == os.path.realpath(holder["state_dir"]):
         return one
     directory = session_dir(state_dir, holder["session"], holder["host"])
+    if not _stands(one):  # `give_back` will say so
+        return one
     moved = dict(holder, state_dir=state_dir, moved=True)
     try:
         for path in holder["plan"]["locks"]:
             lock.update(path, moved)
     except OSError:  # then where the lock says, or nobody would find it
         return one
-    return one._replace(directory=directory)
+    return one._replace(directory=directory, holder=moved)
 
 
-def _stands(path: str, holder: Holder) -> bool:
-    """Whether the lock still is what it was when it was found."""
-    return lock.is_mine(lock.read_trusted(path), holder)
+def _stands(one: Orphan) -> bool:
+    """Whether the lock still stands, and nobody has the session undone in another place by now."""
+    found = lock.read_trusted(one.path)
+    return lock.is_mine(found, one.holder) and found["state_dir"] == one.holder["state_dir"]
 
 
 def describe(one: Orphan) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from typing import Any, Dict, Iterable, List, Optional
 
@@ -23,11 +24,12 @@ def sessions(state_dir: str, package_dirs: Iterable[str] = ()) -> List[Session]:
     found = []
     for name in _names(root):
         for host in _names(os.path.join(root, name)):
-            directory = os.path.join(root, name, host)
-            if os.path.exists(os.path.join(directory, JOURNAL)):
-                found.append(read_session(directory))
-    found += [read_moved(one) for one in moved.find_all(state_dir, package_dirs)]
-    return found + [read_orphan(one) for one in orphan.find_all(package_dirs)]
+            with contextlib.suppress(FileNotFoundError, NotADirectoryError):  # or it ended just now
+                found.append(read_session(os.path.join(root, name, host)))
+    for one in moved.find_all(state_dir, package_dirs):
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+            found.append(read_moved(one))
+    return found + [read_orphan(lost) for lost in orphan.find_all(package_dirs)]
 
 
 def read_moved(one: moved.Moved) -> Session:
