@@ -9,9 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.onhost.agent.files import effective
 from orchestrator.onhost.agent.look import locate as locate_module
 from orchestrator.onhost.agent.look.locate import check_code, locate
 from orchestrator.onhost.agent.refusal import Refusal
+from orchestrator.session.observe import LOOK_S
 
 from .conftest import OTHER_PYTHONS, Stage
 
@@ -157,6 +159,12 @@ def test_interpreters_that_do_not_answer(tmp_path, monkeypatch):
     assert refusal(path, "tinysgl", None, {}, "/") == ("no-interpreter", wanted, [])
     wanted = "there is no interpreter `/no/python`"
     assert refusal("/no/python", "tinysgl", None, {}, "/") == ("no-interpreter", wanted, [])
+
+
+@pytest.mark.parametrize("module", [locate_module, effective])
+def test_the_host_says_it_before_the_controller_gives_up(module):
+    """Which interpreter hangs is more than that a host does not answer."""
+    assert module._TIMEOUT_S < LOOK_S
 
 
 @pytest.mark.parametrize("python", OLD or [None], ids=lambda p: p.parts[-3] if p else "none here")

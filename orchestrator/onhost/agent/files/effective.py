@@ -9,7 +9,8 @@ from typing import Any, Dict, List, Optional
 
 from ..refusal import Refusal
 
-_TIMEOUT_S = 60.0
+# Less than the controller waits, so that it hears which interpreter does not answer.
+_TIMEOUT_S = 50.0
 # Runs in the install's interpreter, Python 3.8 or newer. Only the top-level package is looked up
 # by name (an editable install may answer through a hook); a dotted name would import its parents.
 # `get_code` is what an import would run: it alone sees an unchecked `.pyc` or a shadowed install.

@@ -14,7 +14,8 @@ from ..proc.describe import describe
 from ..refusal import Refusal
 from .interpreter import CHECKER, LOCATOR
 
-_TIMEOUT_S = 60.0
+# Less than the controller waits, so that it hears which interpreter does not answer.
+_TIMEOUT_S = 50.0
 _TAIL_LINES = 20
 # They change what the interpreter does around the locator, not what a server imports.
 _DROPPED = ("PYTHONINSPECT", "PYTHONSTARTUP", "PYTHONVERBOSE", "PYTHONPROFILEIMPORTTIME")
