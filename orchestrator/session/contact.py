@@ -9,7 +9,7 @@ from typing import Any
 
 from orchestrator.agent.client import AgentClient
 from orchestrator.agent.ship import open_agent
-from orchestrator.diagnostics import fold_hosts
+from orchestrator.diagnostics import fold_hosts, make_visible
 from orchestrator.errors import FleetError, HostError, OrchestratorError
 from orchestrator.model.inventory import Host, Install, Inventory
 from orchestrator.model.outcome import Outcome
@@ -136,7 +136,7 @@ def list_notes(contacts: Sequence[Contact]) -> list[str]:
     for contact in contacts:
         for note in contact.notes:
             by_text.setdefault(note, []).append(contact.host.name)
-    return [f"{fold_hosts(names)}: {note}" for note, names in by_text.items()]
+    return [f"{fold_hosts(names)}: {make_visible(note)}" for note, names in by_text.items()]
 
 
 def close_contacts(contacts: Sequence[Contact]) -> None:

@@ -25,7 +25,7 @@ BOOK = Inventory(
 SLOW = HostError("no answer to `locate` within 10 s", host="h", code="timeout")
 ABSENT = HostError("there is no interpreter `absent`", host="h", code="no-interpreter")
 LOST = HostError("the link broke", host="h", code="lost")
-CRASH = HostError("`status` failed: KeyError", host="h", code="crash")
+CRASH = HostError("`status` failed: \x1b[31mKeyError", host="h", code="crash")
 KNOWN, HIDDEN = {"session": "known"}, {"session": "hidden"}
 NOTE = "h: beside install `slow` no lost session was sought: no answer to `locate` within 10 s"
 
@@ -60,7 +60,8 @@ class Agent:
         ({}, (KNOWN, HIDDEN), [], None),
         ({"slow": SLOW, "absent": ABSENT}, (KNOWN, HIDDEN), [NOTE], None),
         ({"slow": SLOW, "absent": ABSENT, "fine": ABSENT}, (KNOWN,), [NOTE], None),
-        ({"beside": CRASH}, (KNOWN,), ["h: no lost session was sought: `status` failed: KeyError"],
+        ({"beside": CRASH}, (KNOWN,),
+         ["h: no lost session was sought: `status` failed: \\x1b[31mKeyError"],
          None),
         ({"absent": LOST}, (), [], LOST),
         ({"beside": LOST}, (), [], LOST),
