@@ -19,6 +19,7 @@ from tests.onhost.transaction.lost import change_lock, lock_of, lose_all, lose_p
 from tests.onhost.transaction.place import HOST, apply, op, wait_for
 
 LAYERS = "sglang/srt/layers.py"
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root: another user")
 
 
 def undo(state, left, force=False):
@@ -82,6 +83,7 @@ def test_two_agents_with_two_state_directories(place, tmp_path):
     assert place.changes() == []
 
 
+@needs_root
 def test_a_place_that_is_another_users(place, tmp_path):
     """The lock is ours, the directory that it names is not: nothing in it is read."""
     lose_patched(place)

@@ -23,6 +23,7 @@ from tests.onhost.transaction.lost import (
 from tests.onhost.transaction.place import HOST, apply, op, stage
 
 ANOTHER = 1234
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root: another user")
 
 
 def dump(place, **changes):
@@ -135,7 +136,8 @@ def test_what_a_lock_says_is_plain(place):
     )
 
 
-def test_the_lock_of_another_user(place, tmp_path):
+@needs_root
+def test_the_lock_of_another_user(place):
     """It is not undone, whatever it says; beside a package that was named it is shown."""
     lose_patched(place)
     os.chown(lock_of(place), ANOTHER, ANOTHER)
@@ -159,7 +161,8 @@ def test_the_lock_of_another_user(place, tmp_path):
     assert place.tree() == patched
 
 
-def test_a_directory_that_another_user_names(place, monkeypatch):
+@needs_root
+def test_a_directory_that_another_user_names(place):
     """A journal is carried out: one that somebody else's lock leads to is not even read."""
     apply(place, first := place.begin())
     first.session.close()
@@ -225,7 +228,7 @@ def test_what_stands_in_the_place_of_a_members_file(place):
     op(context, "finish")
 
 
-def test_a_lock_lost_on_the_way(place, monkeypatch):
+def test_a_lock_lost_on_the_way(place):
     """Of two that undo one orphan, who comes second finds it ended and makes nothing anew."""
     lose_patched(place)
     (found,) = orphan.find_all()
