@@ -51,8 +51,10 @@ def replace_by(place, make):
 
 def make_socket(path):
     """A name that no open(2) takes; bound by a short name, since those are limited."""
+    folder = os.open(path.parent, os.O_RDONLY)
     with socket.socket(socket.AF_UNIX) as one:
-        one.bind(f"/proc/self/fd/{os.open(path.parent, os.O_RDONLY)}/{path.name}")
+        one.bind(f"/proc/self/fd/{folder}/{path.name}")
+    os.close(folder)
 
 
 UNREADABLE = {
