@@ -21,9 +21,9 @@ from orchestrator.model.record import Record
 from orchestrator.model.session import Session
 from orchestrator.servers.exercise import exercise
 from orchestrator.session import asking
-from orchestrator.session.contact import close_contacts, open_contacts, unreached
+from orchestrator.session.answer.evidence import value_text
 from orchestrator.session.engine import Engine
-from orchestrator.session.evidence import value_text
+from orchestrator.session.hosts.contact import close_contacts, open_contacts, unreached
 from orchestrator.session.undo import is_of
 from orchestrator.spec.fields import parse_expression
 from orchestrator.spec.project import Project, load_project

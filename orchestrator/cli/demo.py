@@ -22,7 +22,7 @@ from orchestrator.model.outcome import ExitCode
 
 if TYPE_CHECKING:
     from orchestrator.demo.cluster import Cluster
-    from orchestrator.session.ending import Ending
+    from orchestrator.session.kept.ending import Ending
 
 _TEXT = "The capital of France is"
 

@@ -11,7 +11,7 @@ import click
 
 from orchestrator.cli.options import find_hosts, inventory_option, read_inventory_file
 from orchestrator.servers.survey import Sight, describe_origin, describe_orphans, describe_sight
-from orchestrator.session.contact import close_contacts, join_errors, open_contacts
+from orchestrator.session.hosts.contact import close_contacts, join_errors, open_contacts
 from orchestrator.session.overview import look_at_all
 from orchestrator.transport.routes import open_transport
 

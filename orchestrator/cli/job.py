@@ -11,11 +11,11 @@ from pathlib import Path
 
 import click
 
-from orchestrator.session.fleet import Progress
+from orchestrator.session.hosts.fleet import Progress
+from orchestrator.session.kept.rundir import RunDir
+from orchestrator.session.kept.timeline import Timeline
 from orchestrator.session.probe_runtime import runtime_source
 from orchestrator.session.run import Job, Run, new_session_id
-from orchestrator.session.rundir import RunDir
-from orchestrator.session.timeline import Timeline
 from orchestrator.spec.project import load_project
 from orchestrator.transport.routes import open_transport
 from orchestrator.userfile import reason_of

@@ -9,7 +9,7 @@ import click
 from orchestrator.cli.options import inventory_option, json_option
 from orchestrator.cli.revert import read_session_hosts, show_outcomes
 from orchestrator.model.outcome import ExitCode
-from orchestrator.session.contact import close_contacts, open_contacts
+from orchestrator.session.hosts.contact import close_contacts, open_contacts
 from orchestrator.session.undo import keep_sessions
 from orchestrator.transport.routes import open_transport
 

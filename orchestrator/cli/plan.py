@@ -16,8 +16,8 @@ from orchestrator.cli.options import project_options
 from orchestrator.diagnostics import fold_hosts
 from orchestrator.model.plan import Plan
 from orchestrator.servers.base import shown
+from orchestrator.session.kept.rundir import RunDir, plan_facts
 from orchestrator.session.run import Run, new_session_id
-from orchestrator.session.rundir import RunDir, plan_facts
 
 
 @click.command("plan")

@@ -13,8 +13,8 @@ from orchestrator.cli.options import inventory_option, json_option, read_invento
 from orchestrator.diagnostics import fold_hosts
 from orchestrator.model.inventory import Host, Inventory
 from orchestrator.model.outcome import ExitCode, Outcome, is_as_before
-from orchestrator.session.contact import close_contacts, list_notes, open_contacts
-from orchestrator.session.ending import outcome_line
+from orchestrator.session.hosts.contact import close_contacts, list_notes, open_contacts
+from orchestrator.session.kept.ending import outcome_line
 from orchestrator.session.undo import Undo, Wanted, all_sessions, is_of
 from orchestrator.transport.routes import open_transport
 

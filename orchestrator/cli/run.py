@@ -16,7 +16,7 @@ from orchestrator.cli.options import duration, project_options
 from orchestrator.cli.render import error_facts
 from orchestrator.diagnostics import make_visible, render, render_outcomes
 from orchestrator.report.table import verdict_json, verdict_lines
-from orchestrator.session.ending import Ending
+from orchestrator.session.kept.ending import Ending
 
 
 @click.command("run")

@@ -12,14 +12,14 @@ import click
 from orchestrator.cli.options import find_hosts, inventory_option, read_inventory_file
 from orchestrator.diagnostics import fold_hosts, make_visible, render
 from orchestrator.model.outcome import ExitCode
-from orchestrator.session.contact import (
+from orchestrator.session.hosts.contact import (
     Contact,
     close_contacts,
     list_notes,
     open_contacts,
     unreached,
 )
-from orchestrator.session.ending import show_time
+from orchestrator.session.kept.ending import show_time
 from orchestrator.transport.routes import open_transport
 
 

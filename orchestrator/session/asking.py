@@ -14,8 +14,8 @@ from orchestrator.logs.parse import label_of_title
 from orchestrator.logs.records import RecordReader, merge
 from orchestrator.model.patch import Capture, Probe
 from orchestrator.model.record import Record
-from orchestrator.session.contact import Contact
 from orchestrator.session.engine import Engine
+from orchestrator.session.hosts.contact import Contact
 from orchestrator.session.undo import Left, Wanted, group_sessions
 
 _ATTACH_S = 20.0

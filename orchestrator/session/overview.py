@@ -12,9 +12,9 @@ from orchestrator.errors import HostError
 from orchestrator.model.inventory import Install, Inventory, Server
 from orchestrator.servers.base import Found, Life, shown
 from orchestrator.servers.survey import read_sight
-from orchestrator.session.contact import Contact
-from orchestrator.session.member import Member
-from orchestrator.session.observe import LOOK_S, find_life, locate
+from orchestrator.session.hosts.contact import Contact
+from orchestrator.session.hosts.member import Member
+from orchestrator.session.steps.observe import LOOK_S, find_life, locate
 
 _THREADS = 32
 

@@ -21,17 +21,17 @@ from orchestrator.servers.base import Life, debug_life
 from orchestrator.servers.exercise import exercise
 from orchestrator.servers.ready import wait_ready
 from orchestrator.servers.workers import Workers
-from orchestrator.session import observe, stages
-from orchestrator.session.collect import Collector
-from orchestrator.session.ending import Ending
+from orchestrator.session.answer.collect import Collector
 from orchestrator.session.engine import Engine
-from orchestrator.session.fleet import Cancelled, Fleet, FleetFailure, Progress
-from orchestrator.session.heartbeat import Heartbeat
-from orchestrator.session.member import Member
-from orchestrator.session.rundir import RunDir
+from orchestrator.session.hosts.fleet import Cancelled, Fleet, FleetFailure, Progress
+from orchestrator.session.hosts.heartbeat import Heartbeat
+from orchestrator.session.hosts.member import Member
+from orchestrator.session.kept.ending import Ending
+from orchestrator.session.kept.rundir import RunDir
 from orchestrator.session.signals import signals_end
-from orchestrator.session.tail import Tail
-from orchestrator.session.watch import Watch
+from orchestrator.session.steps import observe, stages
+from orchestrator.session.steps.tail import Tail
+from orchestrator.session.steps.watch import Watch
 from orchestrator.transport.base import Transport
 
 # In the grace a controller whose link broke may come back before the guard reverts.

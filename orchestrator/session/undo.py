@@ -12,13 +12,13 @@ from typing import Any
 from orchestrator.errors import HostError
 from orchestrator.model.inventory import Inventory, Server
 from orchestrator.model.outcome import Outcome, is_as_before
-from orchestrator.session import stages
-from orchestrator.session.contact import Contact
-from orchestrator.session.fleet import Fleet, Progress
-from orchestrator.session.heartbeat import Heartbeat
-from orchestrator.session.member import Member
-from orchestrator.session.regain import START_BY_HAND, name_server, tell_lost
-from orchestrator.session.tail import Tail
+from orchestrator.session.hosts.contact import Contact
+from orchestrator.session.hosts.fleet import Fleet, Progress
+from orchestrator.session.hosts.heartbeat import Heartbeat
+from orchestrator.session.hosts.member import Member
+from orchestrator.session.steps import stages
+from orchestrator.session.steps.regain import START_BY_HAND, name_server, tell_lost
+from orchestrator.session.steps.tail import Tail
 from orchestrator.transport.base import Transport
 
 _THREADS = 32

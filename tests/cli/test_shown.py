@@ -11,7 +11,7 @@ from orchestrator.cli.ask import _show
 from orchestrator.cli.job import open_run
 from orchestrator.cli.run import show_ending
 from orchestrator.model.record import Record, Verdict
-from orchestrator.session.ending import Ending
+from orchestrator.session.kept.ending import Ending
 
 ATTACK = "\x1b]0;title\x07\nINJECTED"
 

@@ -15,7 +15,7 @@ import pytest
 
 from orchestrator.errors import HostError
 from orchestrator.onhost.agent.proc import procfs
-from orchestrator.session.contact import Contact
+from orchestrator.session.hosts.contact import Contact
 from orchestrator.session.overview import look_at_all
 from orchestrator.spec.project import read_project_inventory
 from tests.onhost.process.conftest import wait_for

@@ -14,8 +14,8 @@ from orchestrator.model.inventory import Host
 from orchestrator.onhost.agent.proc.mains import find_mains
 from orchestrator.servers.base import find
 from orchestrator.servers.ready import wait_ready
-from orchestrator.session import stages
-from orchestrator.session.member import Member
+from orchestrator.session.hosts.member import Member
+from orchestrator.session.steps import stages
 from orchestrator.transport.routes import open_transport
 
 from .conftest import Bench

@@ -15,10 +15,10 @@ from orchestrator.onhost.agent.look.kernel import find_killed
 from orchestrator.onhost.agent.proc import procfs
 from orchestrator.servers import workers
 from orchestrator.servers.ready import wait_ready
-from orchestrator.session import watch
-from orchestrator.session.fleet import Cancelled, Fleet
-from orchestrator.session.member import Member
-from orchestrator.session.stages import DEBUG_LIFE
+from orchestrator.session.hosts.fleet import Cancelled, Fleet
+from orchestrator.session.hosts.member import Member
+from orchestrator.session.steps import watch
+from orchestrator.session.steps.stages import DEBUG_LIFE
 from tests.onhost.process.conftest import wait_for
 from tests.session.test_undo import Heard
 

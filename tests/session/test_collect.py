@@ -14,10 +14,10 @@ from orchestrator.agent.client import Reply
 from orchestrator.errors import HostError
 from orchestrator.model.inventory import Host
 from orchestrator.model.record import Worker
-from orchestrator.session.collect import Collector, HostCollector
-from orchestrator.session.fleet import Cancelled, Fleet
-from orchestrator.session.member import Member
-from orchestrator.session.rundir import RunDir
+from orchestrator.session.answer.collect import Collector, HostCollector
+from orchestrator.session.hosts.fleet import Cancelled, Fleet
+from orchestrator.session.hosts.member import Member
+from orchestrator.session.kept.rundir import RunDir
 
 LIFE = {"pid": 7, "start_time": 1, "stdout": "/out", "stderr": "/err"}
 

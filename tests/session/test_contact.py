@@ -10,8 +10,8 @@ import pytest
 from orchestrator.agent.client import Reply
 from orchestrator.errors import HostError
 from orchestrator.model.inventory import Host, Install, Inventory, LaunchAdopt, Server
-from orchestrator.session import contact
-from orchestrator.session.contact import list_notes, open_contacts
+from orchestrator.session.hosts import contact
+from orchestrator.session.hosts.contact import list_notes, open_contacts
 from orchestrator.transport.base import Transport
 
 NAMES = ("slow", "absent", "fine")

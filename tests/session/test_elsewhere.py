@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from orchestrator.model.inventory import Host, Inventory
-from orchestrator.session.contact import Contact
+from orchestrator.session.hosts.contact import Contact
 from orchestrator.session.undo import Undo, all_sessions, keep_sessions
 from tests.session.test_undo import FakeAgent, Heard, left_on
 

@@ -14,8 +14,8 @@ import pytest
 
 from orchestrator.demo.processes import read_processes
 from orchestrator.servers import workers
-from orchestrator.session import stages
-from orchestrator.session.member import Member
+from orchestrator.session.hosts.member import Member
+from orchestrator.session.steps import stages
 from tests.session.command import Hook, Result, call, once, told
 from tests.session.world import Project, World, wait_for
 

@@ -11,9 +11,9 @@ import pytest
 from orchestrator.agent.client import Reply
 from orchestrator.errors import HostError
 from orchestrator.model.inventory import Host
-from orchestrator.session.fleet import Fleet
-from orchestrator.session.heartbeat import Heartbeat
-from orchestrator.session.member import Member
+from orchestrator.session.hosts.fleet import Fleet
+from orchestrator.session.hosts.heartbeat import Heartbeat
+from orchestrator.session.hosts.member import Member
 from tests.session.test_undo import Heard
 
 

@@ -9,8 +9,8 @@ import pytest
 from orchestrator.agent.client import Reply
 from orchestrator.errors import HostError
 from orchestrator.model.inventory import Host
-from orchestrator.session.member import Member
-from orchestrator.session.observe import end_leftovers
+from orchestrator.session.hosts.member import Member
+from orchestrator.session.steps.observe import end_leftovers
 from tests.session.test_regain import BACK, LOCK, left
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from orchestrator.session import tail
+from orchestrator.session.steps import tail
 from tests.session.command import call, once
 from tests.session.link import Link
 from tests.session.world import Project, World, wait_for

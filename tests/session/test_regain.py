@@ -9,8 +9,8 @@ import pytest
 from orchestrator.agent.client import Reply
 from orchestrator.errors import HostError
 from orchestrator.model.inventory import Host
-from orchestrator.session import regain
-from orchestrator.session.member import Member
+from orchestrator.session.hosts.member import Member
+from orchestrator.session.steps import regain
 
 LOCK = "/opt/sglang/.sgldbg-lock"
 MINE = {"session": "s", "host": "k0"}

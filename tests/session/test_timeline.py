@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from orchestrator.session.rundir import RunDir
-from orchestrator.session.timeline import NAME, Timeline
+from orchestrator.session.kept.rundir import RunDir
+from orchestrator.session.kept.timeline import NAME, Timeline
 
 
 class Heard:

@@ -11,8 +11,9 @@ from orchestrator.agent.client import Reply
 from orchestrator.errors import HostError
 from orchestrator.model.inventory import Host, Inventory, LaunchAdopt, LaunchCommand, Server
 from orchestrator.model.outcome import Outcome
-from orchestrator.session import tail, undo
-from orchestrator.session.contact import Contact
+from orchestrator.session import undo
+from orchestrator.session.hosts.contact import Contact
+from orchestrator.session.steps import tail
 from orchestrator.session.undo import Undo, all_sessions
 
 SERVER = Server("k", "i", ("k0", "k1"), LaunchAdopt(), "http://127.0.0.1:30000")

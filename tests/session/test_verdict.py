@@ -8,8 +8,8 @@ import pytest
 
 from orchestrator.model.patch import Capture, Insert, Probe
 from orchestrator.model.record import Record, Verdict, Worker
-from orchestrator.session.evidence import value_text
-from orchestrator.session.verdict import enough, judge
+from orchestrator.session.answer.evidence import value_text
+from orchestrator.session.answer.verdict import enough, judge
 from tests.session.verdict_cases import (
     CASES,
     PATCH,

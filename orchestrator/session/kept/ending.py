@@ -16,7 +16,7 @@ from orchestrator.errors import (
 )
 from orchestrator.model.outcome import ExitCode, Outcome, is_as_before
 from orchestrator.model.record import Verdict
-from orchestrator.session.regain import START_BY_HAND
+from orchestrator.session.steps.regain import START_BY_HAND
 
 
 @dataclass(frozen=True, slots=True)

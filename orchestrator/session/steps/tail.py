@@ -13,10 +13,10 @@ from orchestrator.errors import HostError
 from orchestrator.model.inventory import LaunchCommand, Server
 from orchestrator.servers.base import for_host, join, shown
 from orchestrator.servers.ready import wait_ready
-from orchestrator.session import stages
-from orchestrator.session.fleet import Act, Fleet
-from orchestrator.session.member import Member
-from orchestrator.session.regain import is_lost, regain
+from orchestrator.session.hosts.fleet import Act, Fleet
+from orchestrator.session.hosts.member import Member
+from orchestrator.session.steps import stages
+from orchestrator.session.steps.regain import is_lost, regain
 from orchestrator.transport.base import Transport
 
 # A silent host reverts by itself when its lease and grace are over; its guard then has to stop a

@@ -9,8 +9,8 @@ from typing import Any
 from orchestrator.agent.ship import open_agent
 from orchestrator.errors import HostError
 from orchestrator.servers.base import Life, join, shown
-from orchestrator.session import stages
-from orchestrator.session.member import Member
+from orchestrator.session.hosts.member import Member
+from orchestrator.session.steps import stages
 from orchestrator.transport.base import Transport
 
 _CONNECT_S = 10.0

@@ -11,8 +11,8 @@ from orchestrator.model.inventory import Server
 from orchestrator.model.plan import Plan
 from orchestrator.planning.table import probe_table
 from orchestrator.servers.base import Life, find_port, make_description_args
-from orchestrator.session.fleet import Act
-from orchestrator.session.member import Member
+from orchestrator.session.hosts.fleet import Act
+from orchestrator.session.hosts.member import Member
 
 # Time for an op beyond what the op itself may wait: the wire and a busy host.
 SLACK_S = 30.0

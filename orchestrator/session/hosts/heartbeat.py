@@ -8,8 +8,8 @@ from types import TracebackType
 
 from orchestrator.agent.client import AgentClient
 from orchestrator.errors import HostError
-from orchestrator.session.fleet import Fleet
-from orchestrator.session.member import Member
+from orchestrator.session.hosts.fleet import Fleet
+from orchestrator.session.hosts.member import Member
 
 # A beat at least this often, however long the lease: silence is then noticed within two beats.
 _LONGEST_BEAT_S = 5.0

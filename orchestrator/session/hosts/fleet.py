@@ -10,7 +10,7 @@ from typing import Protocol
 
 from orchestrator.errors import HostError
 from orchestrator.model.outcome import Outcome
-from orchestrator.session.member import Member
+from orchestrator.session.hosts.member import Member
 
 # More threads than this only queue on the controller's interpreter lock; a fleet of 32 hosts is
 # served by one round.

@@ -13,9 +13,9 @@ from orchestrator.model.inventory import Server
 from orchestrator.servers import workers
 from orchestrator.servers.ready import died
 from orchestrator.servers.workers import Workers, worker_died
-from orchestrator.session.fleet import Fleet
-from orchestrator.session.member import Member
-from orchestrator.session.stages import DEBUG_LIFE, say_which
+from orchestrator.session.hosts.fleet import Fleet
+from orchestrator.session.hosts.member import Member
+from orchestrator.session.steps.stages import DEBUG_LIFE, say_which
 
 _LOOK_S = 1.0
 _ANSWER_S = 10.0

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 
-from orchestrator.session.fleet import Progress
-from orchestrator.session.rundir import RunDir
+from orchestrator.session.hosts.fleet import Progress
+from orchestrator.session.kept.rundir import RunDir
 
 NAME = "timeline.jsonl"
 

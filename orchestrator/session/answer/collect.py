@@ -16,10 +16,10 @@ from orchestrator.model.patch import Patch
 from orchestrator.model.plan import Plan
 from orchestrator.model.record import Record, Verdict, Worker
 from orchestrator.model.session import Session
-from orchestrator.session.fleet import Fleet
-from orchestrator.session.member import Member
-from orchestrator.session.rundir import RunDir
-from orchestrator.session.verdict import enough, judge
+from orchestrator.session.answer.verdict import enough, judge
+from orchestrator.session.hosts.fleet import Fleet
+from orchestrator.session.hosts.member import Member
+from orchestrator.session.kept.rundir import RunDir
 
 _POLL_S = 0.2
 # The agent sends this much ahead of our thanks: enough for the wire never to idle, little enough

@@ -12,7 +12,7 @@ from orchestrator.model.patch import Patch, Probe
 from orchestrator.model.plan import Site
 from orchestrator.model.record import Finding, Record, Verdict, Worker, WorkerFinding
 from orchestrator.model.session import Session
-from orchestrator.session.evidence import Question, weigh
+from orchestrator.session.answer.evidence import Question, weigh
 
 _EVERY = "every worker"
 # The note with which a probe says that its rank is not among `ranks`; see record.md.

@@ -1,0 +1,1 @@
+"""What was seen, and what it says of the question."""

@@ -1,0 +1,1 @@
+"""What a run leaves behind: its directory, its time line, how it ended."""
