@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
+from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, cast
 
@@ -124,7 +125,7 @@ class Engine:
                 target=_work, args=(theirs, *limits), name="sgldbg-engine", daemon=True
             )
             try:
-                with _deaf_to_interrupts():
+                with _deaf_to_interrupts(), _somewhere():
                     process.start()
             except BaseException:
                 ours.close()
@@ -161,6 +162,23 @@ def _deaf_to_interrupts() -> Iterator[None]:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+@contextlib.contextmanager
+def _somewhere() -> Iterator[None]:
+    """Stand in the root meanwhile where our directory was removed: `spawn` asks for its name."""
+    here = None
+    try:
+        Path.cwd()
+    except FileNotFoundError:
+        here = os.open(".", os.O_PATH)
+        os.chdir("/")
+    try:
+        yield
+    finally:
+        if here is not None:
+            os.fchdir(here)
+            os.close(here)
 
 
 def _engine_error(

@@ -89,7 +89,7 @@ def read_project_inventory(path: str | Path | None = None) -> Inventory:
 
 def find_inventory(session_path: Path) -> Path:
     """The inventory of a session; where there is none, the path that it could have."""
-    folder = session_path.absolute().parent
+    folder = make_absolute(session_path).parent
     for candidate in (folder / INVENTORY, folder.parent / INVENTORY):
         if candidate.exists():
             return shorten(candidate)
@@ -109,7 +109,15 @@ def shorten(path: Path) -> Path:
     """The path as seen from the working directory, where it is below it."""
     try:
         return path.relative_to(Path.cwd())
-    except ValueError:
+    except (ValueError, OSError):  # not below it, or it was removed
+        return path
+
+
+def make_absolute(path: Path) -> Path:
+    """The path from the root on; as it is where the working directory was removed."""
+    try:
+        return path.absolute()
+    except OSError:
         return path
 
 
@@ -126,7 +134,7 @@ def _patch(session: Session, number: int, folders: Sequence[Path]) -> Patch:
     name = session.patches[number]
     span = session.spans[f"patches.{number}"]
     if "/" in name or name.endswith(".yaml"):
-        path = shorten(Path(os.path.normpath(Path(session.path).absolute().parent / name)))
+        path = shorten(Path(os.path.normpath(make_absolute(Path(session.path)).parent / name)))
         if not path.exists():
             raise FileErrors([FileError(f"there is no file `{path}`", span=span)])
         return read_patch(path)

@@ -92,6 +92,20 @@ def test_a_worker_that_takes_too_long_is_ended() -> None:
         assert _is_gone(pid)
 
 
+def test_a_removed_working_directory_is_no_matter(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The worker needs none, and we stand where we stood."""
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    with Engine() as engine:
+        assert len(_plan_one(engine).files) == 2
+    with pytest.raises(FileNotFoundError):
+        os.getcwd()
+
+
 def test_too_little_memory_is_an_error(capfd: pytest.CaptureFixture[str]) -> None:
     """LibCST's parser aborts the process then: the plan fails, the terminal stays clean."""
     source = SOURCE + b"\n" + b"x = [1, 2, 3]\n" * 20_000

@@ -210,6 +210,22 @@ def test_patch_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert found() == "deep/patches/eagle3-draft-input.yaml"
 
 
+def test_no_working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever stands in a directory that was removed can still name whole paths."""
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    project = load_project(ROOT / "sessions/eagle3-zero-acceptance.yaml")
+    assert project.inventory.path == str(ROOT / "inventory.yaml")
+    with pytest.raises(FileErrors) as caught:
+        load_project("s.yaml")
+    assert [problem.message for problem in caught.value.problems] == [
+        "cannot read `s.yaml`: no such file or directory",
+        "there is no inventory `inventory.yaml`",
+    ]
+
+
 @pytest.mark.parametrize(
     ("text", "seconds"),
     [("500ms", 0.5), ("90s", 90), ("1.5h", 5400), ("1h30m", 5400), ("2m", 120), ("168h", 604800)],
