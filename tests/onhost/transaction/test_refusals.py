@@ -178,6 +178,26 @@ def test_a_full_disk(place, mounted):
 
 
 @needs_root
+def test_a_full_disk_and_a_session_that_cannot_begin(place, mounted):
+    """Nothing is left that would pass for a session; those of other hosts in one home stay."""
+    place.state = str(mounted / "state")
+    other = mounted / "state" / "sessions" / "s1" / "other"
+    other.mkdir(parents=True)
+    (mounted / "full").write_bytes(b"#" * os.statvfs(mounted).f_bavail * 4096)
+    for name, left in [("s1", ["other"]), ("s2", None)]:
+        with pytest.raises(Refusal) as refused:
+            place.begin(session=name)
+        assert (refused.value.code, refused.value.message) == (
+            "no-space",
+            "the session's directory could not be made: no space left on device",
+        )
+        folder = mounted / "state" / "sessions" / name
+        assert ([path.name for path in folder.iterdir()] if folder.exists() else None) == left
+    os.unlink(mounted / "full")
+    place.begin()
+
+
+@needs_root
 def test_a_full_disk_does_not_hinder_a_revert(place, mounted):
     """Taking back needs no space, neither beside the install nor for the journal."""
     place.state = str(mounted / "state")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import time
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
@@ -32,13 +33,7 @@ def begin(
     directory = session_dir(state_dir, args["session"], args["host"])
     _clear(directory)
     with files.refusing("the session's directory could not be made"):
-        rebuild.make_dirs(directory)
-        try:
-            Journal.create(os.path.join(directory, JOURNAL)).close()
-        except FileExistsError:
-            raise _exists(directory) from None
-        with lease.exclusive(directory):
-            lease.write(directory, _first_lease(args))
+        _make(directory, args)
     session = SessionState(directory, 1, lease.me(), on_line)
     made: List[str] = []
     try:
@@ -47,6 +42,23 @@ def begin(
         _take_away(session, made)
         raise
     return session
+
+
+def _make(directory: str, args: Dict[str, Any]) -> None:
+    """Directory, empty journal and lease, or none of them: half of it would pass for a session."""
+    try:
+        rebuild.make_dirs(directory)
+        try:
+            Journal.create(os.path.join(directory, JOURNAL)).close()
+        except FileExistsError:
+            raise _exists(directory) from None
+        with lease.exclusive(directory):
+            lease.write(directory, _first_lease(args))
+    except OSError:
+        shutil.rmtree(directory, ignore_errors=True)
+        with suppress(OSError):  # hosts with one home have the one above it in common
+            os.rmdir(os.path.dirname(directory))
+        raise
 
 
 def _begin(
