@@ -88,7 +88,7 @@ def show_outcomes(outcomes: Sequence[Outcome], *, as_json: bool) -> None:
     by_text: dict[tuple[bool, str], list[str]] = {}
     for o in outcomes:
         # A host on which there was nothing to do has no state to speak of.
-        text = o.message if o == _nothing(o) else _with_message(o)
+        text = o.message if o.message and o == _nothing(o) else _with_message(o)
         by_text.setdefault((o.ok, text), []).append(o.host)
     for (ok, text), hosts in by_text.items():
         click.echo(f"{fold_hosts(hosts)}: {text}", err=not ok)

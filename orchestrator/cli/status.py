@@ -82,28 +82,27 @@ def hints(sessions: Sequence[Mapping[str, Any]]) -> list[str]:
 def session_lines(session: Mapping[str, Any]) -> list[str]:
     """One unfinished session in words."""
     if session.get("elsewhere"):
-        return [
-            f"session {session['session']} of {session['holder']}"
-            f" since {show_time(session['since'])}: {session['state']}, to be seen there"
-        ]
+        return [f"{_begun(session)}: {session['state']}, to be seen there"]
     guard = f"guard {session['guard']}"
-    if session["deadline_s"] is None:
-        until, guard = "without an end", "no guard"
-    elif session["expired"]:
+    if session["expired"]:  # also where there is no lease that could name an end
         until = "its lease is over"
+    elif session["deadline_s"] is None:
+        until, guard = "without an end", "no guard"
     else:
         left_s = max(0, round(session["deadline_s"] - session["now_s"]))
         until = f"reverts by itself in {left_s} s"
-    lines = [
-        f"session {session['session']} of {session['holder']}"
-        f" since {show_time(session['since'])}: {session['state']}, {until},"
-        f" {guard}, server {session['server']}"
-    ]
+    lines = [f"{_begun(session)}: {session['state']}, {until}, {guard}, server {session['server']}"]
     if session.get("lock"):
         lines.append(f"  known from {session['lock']}, {session['lost']} is gone")
     lines += [line for f in session["files"] for line in _file_lines(f)]
     lines += [f"  guard: {line}" for line in session["report"]]
     return lines
+
+
+def _begun(session: Mapping[str, Any]) -> str:
+    """Which session it is; one that ended before its first line says no more than its name."""
+    holder = session["holder"] or "an unknown holder"
+    return f"session {session['session']} of {holder} since {show_time(session['since'])}"
 
 
 def _file_lines(file: Mapping[str, Any]) -> list[str]:

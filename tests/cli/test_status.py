@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from orchestrator.cli.status import hints
+from orchestrator.cli.revert import show_outcomes
+from orchestrator.cli.status import hints, session_lines
+from orchestrator.model.outcome import Outcome
 
 ENDS = "`sgldbg revert --all` ends what is left"
 LIVE = "a session that is at work ends by itself; `sgldbg revert --all` passes it over"
@@ -25,3 +27,57 @@ AWAY = "a session of another machine is ended there"
 def test_the_advice_is_true_of_what_is_there(controllers: list[str], said: list[str]) -> None:
     """Nobody is told to end what `revert --all` does not end."""
     assert hints([{"controller": controller} for controller in controllers]) == said
+
+
+BEFORE_ITS_FIRST_LINE = {
+    "session": "s1",
+    "holder": "",
+    "since": None,
+    "state": "begun",
+    "deadline_s": None,
+    "expired": True,
+    "guard": "unknown",
+    "server": "untouched",
+    "files": [],
+    "report": [],
+}
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        (
+            {},
+            "session s1 of an unknown holder since an unknown time: begun, its lease is over,"
+            " guard unknown, server untouched",
+        ),
+        (
+            {"holder": "ann@desk", "since": 0, "expired": False, "state": "patched"},
+            "session s1 of ann@desk since 1970-01-01 00:00:00 UTC: patched, without an end,"
+            " no guard, server untouched",
+        ),
+        (
+            {"elsewhere": "gpu9", "state": "is of the machine `gpu9`"},
+            "session s1 of an unknown holder since an unknown time: is of the machine `gpu9`, to"
+            " be seen there",
+        ),
+    ],
+)
+def test_a_session_in_words(changes: dict[str, object], said: str) -> None:
+    """What is not known of it is said to be unknown, and a lease that is over never to be none."""
+    assert session_lines(BEFORE_ITS_FIRST_LINE | changes) == [said]
+
+
+@pytest.mark.parametrize(
+    ("outcome", "said"),
+    [
+        (Outcome("a", "revert", True), "nothing was written, server was not touched"),
+        (Outcome("a", "revert", True, message="nothing was left"), "nothing was left"),
+    ],
+)
+def test_no_host_without_words(
+    outcome: Outcome, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A session that had done nothing yet has neither files nor a message to tell of."""
+    show_outcomes([outcome], as_json=False)
+    assert capsys.readouterr() == (f"a: {said}\n", "")

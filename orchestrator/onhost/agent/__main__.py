@@ -69,7 +69,8 @@ def describe(session: Dict[str, Any]) -> List[str]:
     """Return readable lines about one session, as `status` gives it."""
     name = "%s on %s" % (session.get("session"), session.get("host"))
     lines = ["%s: %s" % (name, session.get("state"))]
-    lines.append("  held by %s since %s" % (session.get("holder"), _day(session.get("since"))))
+    holder = session.get("holder") or "an unknown holder"
+    lines.append("  held by %s since %s" % (holder, _day(session.get("since"))))
     if session.get("lock"):
         lines.append("  known from `%s`, `%s` is gone" % (session["lock"], session.get("lost")))
     lines.append("  " + _lease_line(session))
