@@ -54,7 +54,7 @@ def look(
         _refuse_leftovers(member)
         member.probe_dir = f"{member.channel.hello['tmp_dir']}/sgldbg-{session_id}-{member.name}"
         member.view = _view(member, install, patches)
-        return _summary(member)
+        return summarize(member, install.package)
 
     return act
 
@@ -237,12 +237,13 @@ def _view(member: Member, install: Install, patches: Sequence[Patch]) -> HostVie
     )
 
 
-def _summary(member: Member) -> str:
+def summarize(member: Member, package: str) -> str:
+    """What was found there, in few words."""
     assert member.found is not None
     version = member.install["package_version"] or "of unknown version"
     running = member.found.description
     what = f"pid {running['pid']}" if running else "no server running"
-    return f"sglang {version}, {what}"
+    return f"{package} {version}, {what}"
 
 
 def check_code(plan: Plan) -> Callable[[Member], None]:
