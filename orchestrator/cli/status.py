@@ -91,6 +91,8 @@ def session_lines(session: Mapping[str, Any]) -> list[str]:
     else:
         left_s = max(0, round(session["deadline_s"] - session["now_s"]))
         until = f"reverts by itself in {left_s} s"
+        if session["guard"] == "dead" and session["controller"] != "alive":
+            until = f"its lease ends in {left_s} s, nobody is left to revert it then"
     lines = [f"{_begun(session)}: {session['state']}, {until}, {guard}, server {session['server']}"]
     if session.get("lock"):
         lines.append(f"  known from {session['lock']}, {session['lost']} is gone")

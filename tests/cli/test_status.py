@@ -61,6 +61,24 @@ BEFORE_ITS_FIRST_LINE = {
             "session s1 of an unknown holder since an unknown time: is of the machine `gpu9`, to"
             " be seen there",
         ),
+        (
+            {"expired": False, "deadline_s": 9.0, "now_s": 5.0, "controller": "gone"}
+            | {"guard": "alive"},
+            "session s1 of an unknown holder since an unknown time: begun, reverts by itself in"
+            " 4 s, guard alive, server untouched",
+        ),
+        (
+            {"expired": False, "deadline_s": 9.0, "now_s": 5.0, "controller": "alive"}
+            | {"guard": "dead"},  # the next heartbeat makes another
+            "session s1 of an unknown holder since an unknown time: begun, reverts by itself in"
+            " 4 s, guard dead, server untouched",
+        ),
+        (
+            {"expired": False, "deadline_s": 9.0, "now_s": 5.0, "controller": "detached"}
+            | {"guard": "dead"},
+            "session s1 of an unknown holder since an unknown time: begun, its lease ends in 4 s,"
+            " nobody is left to revert it then, guard dead, server untouched",
+        ),
     ],
 )
 def test_a_session_in_words(changes: dict[str, object], said: str) -> None:

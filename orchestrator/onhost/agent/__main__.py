@@ -98,7 +98,10 @@ def _lease_line(session: Dict[str, Any]) -> str:
         return "kept until somebody reverts it, no guard watches it"
     if session.get("expired") or deadline_s is None or now_s is None:
         return "the lease is over, %s" % guard
-    return "reverts by itself in %d s, %s" % (max(0, int(deadline_s - now_s)), guard)
+    left_s = max(0, int(deadline_s - now_s))
+    if session.get("guard") == "dead" and session.get("controller") != "alive":
+        return "the lease ends in %d s, nobody is left to revert it then" % left_s
+    return "reverts by itself in %d s, %s" % (left_s, guard)
 
 
 def revert(which: str, force: bool, here: bool = False, packages: Sequence[str] = ()) -> int:
