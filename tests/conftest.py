@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import signal
 import threading
 import time
 from collections.abc import Iterator
@@ -15,6 +17,16 @@ _PATIENCE_S = 10.0
 _TRACKER = "resource_tracker"
 # Fixtures that open a cluster for several tests, by themselves or through `project`.
 _SHARED = frozenset(["shared", "cluster", "project"])
+
+
+def pytest_configure() -> None:
+    """Ctrl-C is what it is at a terminal, also where a shell started us in the background.
+
+    Such a shell has us ignore it, and whatever a test starts would inherit that.
+    """
+    with contextlib.suppress(ValueError):  # not in the main thread
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        signal.signal(signal.SIGQUIT, signal.SIG_DFL)
 
 
 @pytest.fixture(autouse=True)

@@ -9,10 +9,12 @@ from __future__ import annotations
 import select
 import sys
 import tempfile
+from pathlib import Path
 
 from orchestrator.onhost.agent import ops_session
 from orchestrator.onhost.agent.held.state import Context
-from tests.onhost.transaction.place import DEBUG, HOST, SESSION, Place, op, stage
+from orchestrator.onhost.agent.session.guard import KNOWS_SERVER
+from tests.onhost.transaction.place import DEBUG, HOST, SESSION, Place, op, stage, wait_for
 
 
 def main(directory: str, lease_s: float, pid: int, start_time: int) -> None:
@@ -28,6 +30,9 @@ def main(directory: str, lease_s: float, pid: int, start_time: int) -> None:
     op(context, "swap")
     op(context, "start-server", argv=list(DEBUG), env_set={}, env_unset=[], cwd=None)
     op(context, "renew", lease_s=lease_s)
+    # Until then only the directory knows it, which tests may take away next.
+    trace = Path(place.directory(), "guard.trace")
+    wait_for(lambda: KNOWS_SERVER in trace.read_text())
     print(f"patched {SESSION} {HOST}", flush=True)
     while not select.select([0], [], [], lease_s / 4)[0]:
         op(context, "renew", lease_s=lease_s)

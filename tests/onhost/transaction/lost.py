@@ -18,6 +18,12 @@ def lose_all(place: Place) -> None:
 
 def lose_in_debug_life(place: Place) -> None:
     """Patched files, a debug life, and neither a guard nor a state directory."""
+    leave_debug_life(place)
+    lose_all(place)
+
+
+def leave_debug_life(place: Place) -> None:
+    """Patched files and a debug life that nobody holds and no guard watches."""
     main = place.start_server()
     context = place.begin()
     stage(place, context)
@@ -26,7 +32,6 @@ def lose_in_debug_life(place: Place) -> None:
     op(context, "swap")
     op(context, "start-server", argv=list(DEBUG), env_set={}, env_unset=[], cwd=None)
     session_of(context).close()
-    lose_all(place)
 
 
 def lose_patched(place: Place) -> None:

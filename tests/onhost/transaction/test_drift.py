@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 
@@ -11,7 +12,8 @@ import pytest
 from orchestrator.onhost.agent.held import lease
 from orchestrator.onhost.agent.refusal import Refusal
 from orchestrator.onhost.agent.session import recover
-from tests.onhost.transaction.place import EDITED, HOST, op, stage
+from tests.onhost.transaction.lost import leave_debug_life
+from tests.onhost.transaction.place import EDITED, HOST, op, stage, wait_for
 
 LAYERS = "sglang/srt/layers.py"
 LLAMA = "sglang/srt/models/llama.py"
@@ -284,3 +286,19 @@ def test_a_change_after_the_revert(place, swapped):
     assert (value["left"], value["verified"]) == ([], True)
     assert value["files"][2]["why"] == "somebody else changed it after it was put back"
     assert (place.root / LAYERS).read_bytes() == b"X = 'upgraded'\n"
+
+
+def test_force_starts_a_server_that_ended_for_want_of_a_file(place):
+    """The original came back while a file was missing, and died of it: with the file it returns."""
+    leave_debug_life(place)
+    os.unlink(os.path.join(place.directory(), "lease"))
+    (place.root / LAYERS).unlink()
+    first = recover.recover(place.directory())
+    assert [report["state"] for report in first["files"]] == ["removed", "reverted", "drift"]
+    os.kill(first["server"]["pid"], signal.SIGKILL)
+    wait_for(lambda: place.servers() == [])
+    second = recover.recover(place.directory())
+    assert (second["server"], place.servers()) == (None, [])
+    last = recover.recover(place.directory(), force=True)
+    assert (last["left"], place.changes()) == ([], [])
+    assert place.servers() == place.originals() == [last["server"]["pid"]]

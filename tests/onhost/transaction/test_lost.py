@@ -14,7 +14,14 @@ from orchestrator.onhost.agent import __main__ as by_hand
 from orchestrator.onhost.agent.held.state import Context
 from orchestrator.onhost.agent.refusal import Refusal
 from orchestrator.onhost.agent.session import recover, status
-from tests.onhost.transaction.lost import change_lock, lock_of, lose_all, lose_patched, undo_orphan
+from tests.onhost.transaction.lost import (
+    change_lock,
+    leave_debug_life,
+    lock_of,
+    lose_all,
+    lose_patched,
+    undo_orphan,
+)
 from tests.onhost.transaction.place import DEBUG, HOST, op, stage, wait_for
 from tests.onhost.tree import differences, snapshot
 
@@ -60,6 +67,34 @@ def test_the_guard_finds_another_place(place, held):
     assert place.changes() == []
     assert place.servers() == place.originals() != []
     assert os.listdir(place.top / "tmp") == [f"sgldbg-s1-{HOST}"]
+
+
+def test_a_description_outlives_the_journal(place):
+    """What the journal has lost of a server, its own file and the lock still know."""
+    leave_debug_life(place)
+    os.unlink(os.path.join(place.directory(), "lease"))
+    journal = Path(place.directory(), "journal.jsonl")
+    lines = journal.read_bytes().splitlines(keepends=True)
+    described = next(n for n, line in enumerate(lines) if b'"describe"' in line)
+    journal.write_bytes(b"".join(lines[:described]))
+    value = recover.recover(place.directory())
+    assert (value["left"], value["server"]["differences"]) == ([], [])
+    assert place.changes() == []
+    assert place.servers() == place.originals() == [value["server"]["pid"]]
+    assert place.status() == []
+
+
+def test_a_lost_description_is_never_taken_for_a_server_that_is_back(place):
+    """Who ends such a session is told that the server stays down, and so is everybody after."""
+    leave_debug_life(place)
+    for name in ("lease", "server.json"):
+        os.unlink(os.path.join(place.directory(), name))
+    value = recover.recover(place.directory())
+    assert (value["left"], value["server"], value["lost"]) == ([], None, [])
+    assert place.changes() == []
+    assert place.servers() == []
+    ended = Path(place.state, "ended", "s1", HOST, "journal.jsonl").read_text()
+    assert "how its server ran is not known any more, so it was not started" in ended
 
 
 def test_an_orphan_is_named(lost):

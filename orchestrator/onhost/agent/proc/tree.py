@@ -73,6 +73,13 @@ class Tree:
         """Those that still run."""
         return sorted(key for key in self.titles if is_alive(*key))
 
+    def heads(self) -> List[Key]:
+        """Whom to ask first: the main process, or where there is none those with nobody above."""
+        if self.main is not None:
+            return [self.main]
+        stats = {key: procfs.read_stat(key[0]) for key in self.alive()}
+        return [key for key, stat in stats.items() if stat and stat.ppid not in self.pids]
+
     def describe_left(self) -> List[str]:
         """One text for each that still runs."""
         return ["process %d (%s) is still there" % (k[0], self.titles[k]) for k in self.alive()]

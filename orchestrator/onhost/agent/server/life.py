@@ -9,6 +9,7 @@ import time
 from typing import Any, Callable, Dict, List, Mapping, Optional
 
 from ..held import lease
+from ..held.facts import Facts
 from ..held.state import SessionState, write_private
 from ..proc import procfs
 from ..refusal import Refusal
@@ -19,6 +20,7 @@ SHM = "shm.json"
 # The command lines of a debug life that was found without a journal: they may hold secrets.
 LIVES = "lives.json"
 Value = Dict[str, Any]
+_FORGOTTEN = "how its server ran is not known any more, so it was not started"
 # What the controller asked for is in the journal; these serve where it asked for nothing.
 _STOP_TIMEOUT_S = 30.0
 # A started process that has not reached its exec yet still looks like whoever forked it.
@@ -190,6 +192,8 @@ def restore(session: SessionState, again: bool = False) -> Optional[Value]:
                 return dict(known, differences=[])
             if not again:
                 return None
+        if server is None and facts.restored is None and _was_stopped(facts):
+            session.note("lost-server", text=_FORGOTTEN)
         if server is None or not server["ran"]:
             return None
         main = (facts.server or {}).get("main")
@@ -207,6 +211,11 @@ def restore(session: SessionState, again: bool = False) -> Optional[Value]:
             started = _start_original(session, server["description"])
     differences = process.compare(server["description"], started["pid"])
     return dict(started, differences=differences)
+
+
+def _was_stopped(facts: Facts) -> bool:
+    begun = facts.stopped or facts.stopping is not None
+    return begun and bool((facts.server or {}).get("ran")) and not facts.lost_server
 
 
 def _start_original(session: SessionState, description: Value) -> Value:

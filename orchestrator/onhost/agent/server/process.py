@@ -70,6 +70,7 @@ def stop(
 ) -> Dict[str, Any]:
     """End a server: SIGTERM to its main process, SIGKILL to what is left after `timeout_s`.
 
+    Where nobody knows a main process any more, SIGTERM goes to the outermost of what is left.
     Its processes are `main`, everything below it from before the signal on, reparented or not,
     with `session` whatever carries that session in its environment, and without it what the
     `description` saw below its main process. A server that somebody else runs is stopped by them.
@@ -139,8 +140,8 @@ def _ask_to_end(
     if way is not None:
         meanwhile()  # its supervisor answers only once it is gone
         return ways.stop(way, tree.session, timeout_s)
-    if tree.main is not None:
-        send(tree.main, signal.SIGTERM)
+    for key in tree.heads():
+        send(key, signal.SIGTERM)
     meanwhile()
     return []
 

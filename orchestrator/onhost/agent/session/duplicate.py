@@ -11,6 +11,7 @@ from ..held.facts import ORIG, Facts, PlannedFile, beside
 from ..held.holder import Holder
 from ..held.journal import Record
 from ..held.state import SessionState
+from ..server import life
 
 _MINE = ("session", "host", "since")
 _NOT_STARTED = "how its server ran was lost with it, so it was not started"
@@ -90,7 +91,8 @@ def catch_up(session: SessionState, lost: bool = False) -> None:
         except UNREADABLE:
             continue  # damaged as well, or an older agent's, which said less
         if is_behind:
-            session.take_in([record for record in records if _is_missing(record, facts)])
+            missing = [record for record in records if _is_missing(record, facts)]
+            session.take_in([line for record in missing for line in _tell_better(record, session)])
             return
 
 
@@ -111,6 +113,25 @@ def _is_missing(record: Record, facts: Facts) -> bool:
         return facts.server is None and not facts.lost_server
     known = {"begin": facts.begun, "start:debug": facts.started}
     return known.get(record["step"]) is None
+
+
+def _tell_better(record: Record, session: SessionState) -> List[Record]:
+    """The record, or where it takes the server for lost, what its own file knows of it."""
+    if record["kind"] != "lost-server":
+        return [record]
+    try:
+        server = life.read_server(session)
+        if server is None:
+            return [record]
+        description = server["description"]
+        main = {"pid": description["pid"], "start_time": description["start_time"]}
+        described = {"ran": server["ran"], "main": main, "uid": description.get("uid")}
+    except UNREADABLE:
+        return [record]
+    return [
+        dict(described, kind="done", step="describe"),
+        {"kind": "intent", "step": "stop:original"},
+    ]
 
 
 def _is_behind(facts: Facts, said: Facts) -> bool:

@@ -38,6 +38,8 @@ _GONE_S = 0.5
 # that time the next contact does it.
 _RETRY_S = 3600.0
 _RETRY_DELAY_MAX_S = 30.0
+# A word for those who want to know from when on the directory may be lost.
+KNOWS_SERVER = "knows how the server runs"
 _OVER, _LOST = "the lease ran out", "the session's directory was lost"
 _NO_LEASE = "the session's lease was lost"
 
@@ -156,9 +158,12 @@ class _Guard:
         any more, and nobody else could undo it.
         """
         self.trace("watching as process %d" % os.getpid())
-        unreadable_s = 0.0
+        unreadable_s, knew = 0.0, False
         while True:
             found = self._look()
+            if self._memory.knows_server and not knew:
+                self.trace(KNOWS_SERVER)
+                knew = True
             if self._is_over():
                 return
             if found is not None and (found.ended or found.is_kept()):

@@ -44,6 +44,11 @@ class Memory:
         """Whether nothing is known that would have to be undone."""
         return JOURNAL not in self._contents
 
+    @property
+    def knows_server(self) -> bool:
+        """Whether the original can be started again though its description is lost."""
+        return SERVER in self._contents
+
     def look(self) -> Optional[Lease]:
         """Read again what has changed; the lease, or `None` where it cannot be read now."""
         found = lease.read(self.directory)

@@ -138,6 +138,8 @@ def _make_lease(before: Optional[Lease], by: str) -> Lease:
 def run_tail(session: SessionState, force: bool = False, trace: Trace = lambda text: None) -> Value:
     """Everything up to the original server, each part tried whatever became of the others.
 
+    By `force` it is also started again where it was back and has ended since: what it lacked may
+    have been a file that is only put back now.
     Files come first: a server that cannot be stopped does not keep them patched. The original is
     not started while planned bytes are in place or a process of the debug life is left.
     """
@@ -172,7 +174,9 @@ def run_tail(session: SessionState, force: bool = False, trace: Trace = lambda t
         if not clean and not value["files"]:
             left.append("the files were not reverted")
         if _may_start(session, value, stopped):
-            value["server"] = attempt("the original server", lambda: life.restore(session))
+            value["server"] = attempt(
+                "the original server", lambda: life.restore(session, again=force)
+            )
         if value["verified"]:
             attempt("the lock", lambda: unlock(session))
     return value
