@@ -9,7 +9,7 @@ import click
 from orchestrator.cli.interrupts import hold_signals, settle
 from orchestrator.cli.job import open_run, read_job
 from orchestrator.cli.live import LiveProgress
-from orchestrator.cli.options import duration, json_option, project_options
+from orchestrator.cli.options import json_option, lease_length, project_options
 from orchestrator.cli.run import show_ending
 
 # As long as somebody who works by hand needs, and short enough that a forgotten one goes away.
@@ -19,7 +19,7 @@ _LEASE_S = 3600.0
 @click.command("apply")
 @click.argument("session_file", metavar="SESSION", type=click.Path(path_type=Path))
 @project_options
-@click.option("--lease", type=duration, help="When every host reverts by itself; default 1h.")
+@click.option("--lease", type=lease_length, help="When every host reverts by itself; default 1h.")
 @click.option(
     "--runs", type=click.Path(path_type=Path), default=Path("runs"), help="Where the plan is kept."
 )

@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from orchestrator.cli.options import duration, json_option, project_options
+from orchestrator.cli.options import duration, json_option, lease_length, project_options
 from orchestrator.diagnostics import make_visible, render
 from orchestrator.errors import HostError
 from orchestrator.logs.parse import label_of_title
@@ -42,7 +42,7 @@ _LEASE_S = 3600.0
 @click.option("--exercise", "send", is_flag=True, help="Send the session's requests, too.")
 @click.option("--timeout", type=duration, default="10s", show_default=True, metavar="DURATION",
               help="How long to wait for answers.")  # fmt: skip
-@click.option("--lease", type=duration, metavar="DURATION",
+@click.option("--lease", type=lease_length, metavar="DURATION",
               help="When the hosts revert by themselves, from now on; default: after as long as"
               " `apply` said.")  # fmt: skip
 @project_options

@@ -43,6 +43,16 @@ def duration(text: str) -> float:
         raise click.BadParameter(str(error)) from None
 
 
+def lease_length(text: str) -> float:
+    """Type of an option: a duration that is long enough for a lease."""
+    from orchestrator.spec.fields import parse_lease
+
+    try:
+        return parse_lease(text)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
+
+
 def read_inventory_file(path: Path | None) -> Inventory:
     """The named inventory, or that of the working directory; raises `FileErrors`."""
     from orchestrator.spec.project import read_project_inventory

@@ -12,7 +12,7 @@ from orchestrator.cli.app import report_bug
 from orchestrator.cli.interrupts import hold_signals, settle
 from orchestrator.cli.job import open_run, read_job
 from orchestrator.cli.live import LiveProgress
-from orchestrator.cli.options import duration, project_options
+from orchestrator.cli.options import lease_length, project_options
 from orchestrator.cli.render import error_facts
 from orchestrator.diagnostics import make_visible, render, render_outcomes
 from orchestrator.report.table import verdict_json, verdict_lines
@@ -22,7 +22,9 @@ from orchestrator.session.kept.ending import Ending
 @click.command("run")
 @click.argument("session_file", metavar="SESSION", type=click.Path(path_type=Path))
 @project_options
-@click.option("--lease", type=duration, help="Length of the lease instead of the session's own.")
+@click.option(
+    "--lease", type=lease_length, help="Length of the lease instead of the session's own."
+)
 @click.option(
     "--runs",
     type=click.Path(path_type=Path),

@@ -93,6 +93,8 @@ def session_lines(session: Mapping[str, Any]) -> list[str]:
         until = f"reverts by itself in {left_s} s"
         if session["guard"] == "dead" and session["controller"] != "alive":
             until = f"its lease ends in {left_s} s, nobody is left to revert it then"
+        elif session["state"] == "drift":
+            until = f"its lease ends in {left_s} s, what drifted stays"
     lines = [f"{_begun(session)}: {session['state']}, {until}, {guard}, server {session['server']}"]
     if session.get("lock"):
         lines.append(f"  known from {session['lock']}, {session['lost']} is gone")

@@ -35,6 +35,8 @@ _DURATION = r"(?:[0-9]+(?:\.[0-9]+)?(?:ms|s|m|h))+"
 _RATE = r"([0-9]+(?:\.[0-9]+)?)/(s|m|h)"
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 MAX_DURATION_S = 7 * 24 * 3600.0
+# A host renews a few times within its lease; below this a busy one could not.
+MIN_LEASE_S = 2.0
 
 
 class Strict(BaseModel):
@@ -133,6 +135,23 @@ def parse_duration(text: str) -> float:
     return seconds
 
 
+def _check_lease(seconds: float) -> float:
+    if seconds < MIN_LEASE_S:
+        message = f"a lease of less than {MIN_LEASE_S:g} s is over before it can be renewed"
+        raise make_problem(
+            message, "`2m` is usual: a host waits so long for a controller that died"
+        )
+    return seconds
+
+
+def parse_lease(text: str) -> float:
+    """`parse_duration`, long enough for a lease."""
+    try:
+        return _check_lease(parse_duration(text))
+    except PydanticCustomError as error:
+        raise ValueError(str((error.context or {})["message"])) from None
+
+
 def parse_expression(text: str) -> str:
     """An expression of Python as a probe takes it; raises `ValueError` that says what is wrong."""
     try:
@@ -226,6 +245,7 @@ Duration = Annotated[
     BeforeValidator(_read_duration),
     WithJsonSchema({"type": "string", "pattern": f"^{_DURATION}$"}),
 ]
+Lease = Annotated[Duration, AfterValidator(_check_lease)]
 Rate = Annotated[
     float, BeforeValidator(_read_rate), WithJsonSchema({"type": "string", "pattern": f"^{_RATE}$"})
 ]

@@ -14,6 +14,7 @@ from orchestrator.spec.document import Document, Place, as_plain
 from orchestrator.spec.fields import (
     Duration,
     HostName,
+    Lease,
     Name,
     Strict,
     Text,
@@ -93,7 +94,7 @@ class SessionKeys(Strict):
     )
     exercise: list[RequestKeys] = Field([], description="Requests to send once it is ready")
     until: UntilKeys | None = Field(None, description="When enough was seen")
-    lease: Duration = Field(
+    lease: Lease = Field(
         "2m",
         validate_default=True,
         description="Hosts revert by themselves so long after the controller was last heard",

@@ -79,6 +79,12 @@ BEFORE_ITS_FIRST_LINE = {
             "session s1 of an unknown holder since an unknown time: begun, its lease ends in 4 s,"
             " nobody is left to revert it then, guard dead, server untouched",
         ),
+        (
+            {"expired": False, "deadline_s": 9.0, "now_s": 5.0, "controller": "gone"}
+            | {"guard": "alive", "state": "drift"},
+            "session s1 of an unknown holder since an unknown time: drift, its lease ends in 4 s,"
+            " what drifted stays, guard alive, server untouched",
+        ),
     ],
 )
 def test_a_session_in_words(changes: dict[str, object], said: str) -> None:

@@ -8,9 +8,9 @@ import pytest
 
 from orchestrator.agent.client import Reply
 from orchestrator.errors import HostError
-from orchestrator.model.inventory import Host
+from orchestrator.model.inventory import Host, Install, LaunchAdopt, Server
 from orchestrator.session.hosts.member import Member
-from orchestrator.session.steps.observe import end_leftovers
+from orchestrator.session.steps.observe import blame_session, end_leftovers
 from tests.session.test_regain import BACK, LOCK, left
 
 
@@ -60,3 +60,42 @@ def test_a_host_that_is_lost_meanwhile() -> None:
 
     with pytest.raises(HostError, match="the connection broke"):
         end_leftovers(Member(Host("k0"), 0, agent=agent))
+
+
+class BusyAgent:
+    """A host with a session of which the interpreter cannot say whether it is on this install."""
+
+    def __init__(self, expired: bool) -> None:
+        self.expired = expired
+
+    def call(self, op: str, args: Any = None, **kwargs: Any) -> Reply:
+        """One op."""
+        if op == "status":
+            seen = {"session": "s", "holder": "ann@desk", "expired": self.expired}
+            return Reply({"sessions": [seen]})
+        raise HostError("the interpreter does not answer", host="k0", code="interpreter")
+
+
+@pytest.mark.parametrize(
+    ("expired", "note", "hints"),
+    [
+        (False, "session `s` of ann@desk is at work on this host", ()),
+        (
+            True,
+            "session `s` of ann@desk is not ended on this host, though its lease is over",
+            ("see `sgldbg status`; `sgldbg revert --all` ends it",),
+        ),
+    ],
+)
+def test_who_may_have_the_server(expired: bool, note: str, hints: tuple[str, ...]) -> None:
+    """A server that is not there may be down for a session, at work or left."""
+    agent: Any = BusyAgent(expired)
+    server = Server("k", "i", ("k0",), LaunchAdopt(), "http://127.0.0.1:30000")
+    error = HostError("no server", host="k0", code="server-not-found")
+
+    blamed = blame_session(
+        Member(Host("k0"), 0, agent=agent), server, Install("i", "python3"), 1, error
+    )
+
+    assert blamed is error
+    assert (error.notes, error.hints) == ((note,), hints)

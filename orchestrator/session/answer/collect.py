@@ -207,7 +207,7 @@ class Collector:
         workers = [Worker(member.name, label, pid) for pid, label in found if label]
         with self._lock:
             self._workers.update({(w.host, w.pid): w for w in workers})
-        return f"{len(workers)} workers"
+        return "1 worker" if len(workers) == 1 else f"{len(workers)} workers"
 
     def records(self) -> list[Record]:
         """All records of all hosts, each once, in order of host and time."""

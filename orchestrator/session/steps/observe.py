@@ -50,7 +50,7 @@ def look(
             member.found = find_life(member, server, install, nodes)
             member.install = locate(member, server, install)
         except HostError as error:
-            raise _blame_session(member, server, install, nodes, error) from None
+            raise blame_session(member, server, install, nodes, error) from None
         _refuse_leftovers(member)
         member.probe_dir = f"{member.channel.hello['tmp_dir']}/sgldbg-{session_id}-{member.name}"
         member.view = _view(member, install, patches)
@@ -150,7 +150,7 @@ def _refuse_leftovers(member: Member) -> None:
             raise _in_use(member.name, left)
 
 
-def _blame_session(
+def blame_session(
     member: Member, server: Server, install: Install, nodes: int, error: HostError
 ) -> HostError:
     """The reason why a server cannot be looked at where a session is at work with it.
@@ -171,11 +171,20 @@ def _blame_session(
     except HostError as refused:
         if refused.code in ("locked", "not-reverted"):
             return refused
-    known = [f"session `{s['session']}` of {s['holder']} is at work on this host" for s in left]
-    error.notes = (*error.notes, *known)
+    error.notes = (*error.notes, *map(_say_whose, left))
+    if any(s["expired"] for s in left):
+        error.hints = (*error.hints, _SEE_STATUS)
     return error
 
 
+def _say_whose(left: Mapping[str, Any]) -> str:
+    who = f"session `{left['session']}` of {left['holder']}"
+    if left["expired"]:
+        return f"{who} is not ended on this host, though its lease is over"
+    return f"{who} is at work on this host"
+
+
+_SEE_STATUS = "see `sgldbg status`; `sgldbg revert --all` ends it"
 _ASK_FIRST = "if its owner does not need it any more, `sgldbg revert --all` ends it"
 
 
@@ -187,7 +196,7 @@ def _in_use(host: str, left: Mapping[str, Any]) -> HostError:
             host=host,
             code="not-reverted",
             notes=tuple(f"{f['path']}: {f['state']}" for f in left["files"]),
-            hints=("see `sgldbg status`; `sgldbg revert --all` ends it",),
+            hints=(_SEE_STATUS,),
         )
     until = "kept without an end"
     if left["deadline_s"] is not None:
