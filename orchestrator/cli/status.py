@@ -17,9 +17,9 @@ from orchestrator.session.hosts.contact import (
     close_contacts,
     list_notes,
     open_contacts,
+    show_time,
     unreached,
 )
-from orchestrator.session.kept.ending import show_time
 from orchestrator.transport.routes import open_transport
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 
 from orchestrator.agent.client import AgentClient
@@ -144,3 +145,10 @@ def close_contacts(contacts: Sequence[Contact]) -> None:
     for contact in contacts:
         if contact.agent is not None:
             contact.agent.close()
+
+
+def show_time(seconds: float | None) -> str:
+    """A wall-clock time of a host as everybody can read it."""
+    if seconds is None:
+        return "an unknown time"
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M:%S} UTC"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from pathlib import Path
 
 from orchestrator.diagnostics import outcome_text
@@ -106,10 +105,3 @@ def outcome_line(outcome: Outcome) -> str:
 def states(outcomes: Sequence[Outcome]) -> dict[str, str]:
     """Host to sentence, for messages and `--json`."""
     return {o.host: outcome_line(o) for o in outcomes}
-
-
-def show_time(seconds: float | None) -> str:
-    """A wall-clock time of a host as everybody can read it."""
-    if seconds is None:
-        return "an unknown time"
-    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M:%S} UTC"

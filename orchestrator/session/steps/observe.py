@@ -12,8 +12,8 @@ from orchestrator.model.patch import Patch
 from orchestrator.model.plan import Plan
 from orchestrator.planning.view import HostView
 from orchestrator.servers.base import Found, Life, find, for_host
+from orchestrator.session.hosts.contact import show_time
 from orchestrator.session.hosts.member import Member
-from orchestrator.session.kept.ending import show_time
 from orchestrator.session.steps.regain import tell_lost
 from orchestrator.transport.base import Transport
 
