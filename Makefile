@@ -25,7 +25,7 @@ demo: $(ready)
 	$(VENV)/bin/sgldbg demo
 
 test: $(ready)
-	$(python) -m pytest -n $(JOBS) -m 'not sglang and not releases and not torch and not chaos'
+	$(python) -m pytest -n $(JOBS) --dist worksteal -m 'not sglang and not releases and not torch and not chaos'
 
 # Whole sweeps of which `make test` runs a rotating slice (its seed is printed, SGLDBG_SEED repeats
 # it), such as a controller that is killed at every stage.

@@ -7,7 +7,7 @@ import pytest
 from tests.chaos.disks import KINDS
 from tests.chaos.run import SEED, run_part
 
-_CASES = 10
+_CASES = 6
 
 
 @pytest.mark.timeout(300)
