@@ -227,6 +227,22 @@ def test_an_edit_through_another_link(place, swapped):
     assert os.stat(place.root / LLAMA).st_nlink == 2
 
 
+def test_force_ends_an_edit_through_another_link(place, swapped):
+    """There is nothing to put back and nobody's version to keep: one contact is enough."""
+    (place.top / "cache" / "llama.py").write_bytes(b"WIDTH = 65\n")
+    os.unlink(os.path.join(place.directory(), "lease"))
+    swapped.session.close()
+    value = recover.recover(place.directory(), force=True)
+    llama = value["files"][1]
+    assert (llama["state"], llama["why"]) == (
+        "reverted",
+        "the original itself was changed through another link",
+    )
+    assert (value["left"], place.status()) == ([], [])
+    assert (place.root / LLAMA).read_bytes() == b"WIDTH = 65\n"
+    assert list(place.root.rglob(".sgldbg*")) == []
+
+
 def test_a_change_before_the_swap(place):
     """A file that changed after it was staged refuses the whole swap and is left alone."""
     context = place.begin()

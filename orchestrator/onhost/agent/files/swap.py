@@ -211,7 +211,7 @@ def _revert_one(
             with session.step("revert:pyc", file=one.file):
                 pyc.put_back(one, session.facts.pycs[one.file])
         if report["state"] != "drift" and not report["why"]:
-            report.update(_verify(session, one))
+            report.update(_verify(session, one, force))
     except Exception as error:
         if isinstance(error, Refusal) and error.code == "fenced":
             raise
@@ -288,10 +288,11 @@ _DRIFT = {
     "other": "something that is no plain file stands there",
 }
 _LOST = {True: ", and its kept original is gone", False: ""}
+_THROUGH_LINK = "the original itself was changed through another link"
 _GIVEN_UP = "left as it is: the install was made anew, nothing of the session is in it"
 
 
-def _verify(session: SessionState, one: PlannedFile) -> Report:
+def _verify(session: SessionState, one: PlannedFile, force: bool) -> Report:
     seen = files.look(one.path)
     if one.before_sha256 is None:
         return {} if seen.kind == "missing" else {"state": "untouched", "why": "not ours"}
@@ -299,7 +300,8 @@ def _verify(session: SessionState, one: PlannedFile) -> Report:
         changed = seen.sha256 != one.before_sha256
         return {"why": "somebody else changed it before the swap" if changed else ""}
     if seen.sha256 != one.before_sha256:
-        return {"state": "drift", "why": "the original itself was changed through another link"}
+        # That inode belongs there, and its bytes are somebody's: nothing is left to be put back.
+        return {"state": "reverted" if force else "drift", "why": _THROUGH_LINK}
     return {"why": files.describe_differences(one, seen)}
 
 
