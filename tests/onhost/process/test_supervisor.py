@@ -35,6 +35,8 @@ def describe_below(stage: Stage, tmp_path, text: str, *args: str, name: str = "r
         "while true; do\n  {python} serve.py\n  sleep 5\ndone\n",
         "until {python} serve.py; do :; done; while :; do {python} serve.py; done\n",
         'set -- {python} serve.py\nwhile sleep 0\ndo\n  "$@"\ndone\n',
+        "until {python} serve.py; do sleep 5; done\n",
+        "while ! {python} serve.py\ndo\n  sleep 5\ndone\n",
     ],
 )
 def test_a_loop_around_the_server(stage: Stage, tmp_path, text):

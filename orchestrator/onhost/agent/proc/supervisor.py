@@ -20,7 +20,8 @@ _SHELLS = ("sh", "bash", "dash", "zsh", "ksh", "ash")
 # They hold sessions of people; what runs below them is nobody's child.
 _HOLDERS = ("systemd", "init", "sshd", "tmux: server", "tmux: client", "screen", "login", "su")
 _SCRIPT_LIMIT = 64 << 10
-_LOOP = re.compile(r"\b(?:while|until)\b.*?\bdo\b(.*?)\bdone\b", re.DOTALL)
+# With its condition: `until SERVER; do` starts it as often as a body would.
+_LOOP = re.compile(r"\b(?:while|until)\b(.*?\bdo\b.*?)\bdone\b", re.DOTALL)
 
 
 def read_cgroups(pid: int) -> List[str]:
