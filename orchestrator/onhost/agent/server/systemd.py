@@ -46,6 +46,7 @@ _SHOWN = (
     "LoadState",
     "ActiveState",
     "Result",
+    "Job",
     "MainPID",
     "InvocationID",
     "FragmentPath",
@@ -236,7 +237,7 @@ def _start(way: Mapping[str, Any]) -> Dict[str, Any]:
             return dict(life, invocation=state.get("InvocationID"))
         active = state.get("ActiveState", "unknown")
         over = time.monotonic() >= deadline
-        if over or (active in ("failed", "inactive") and not _is_queued(way["unit"])):
+        if over or (active in ("failed", "inactive") and not _is_queued(state)):
             how = "is %s (%s)" % (active, state.get("Result") or "no result")
             tail = read_journal(way["unit"], 20).decode("utf-8", "replace").splitlines()
             message = "the server was not started: unit `%s` %s" % (way["unit"], how)
@@ -244,9 +245,12 @@ def _start(way: Mapping[str, Any]) -> Dict[str, Any]:
         time.sleep(_POLL_S)
 
 
-def _is_queued(unit: str) -> bool:
-    """Whether the manager has not come to start it yet."""
-    return _ctl(["show", "--property=Job", unit]).out.strip() not in ("", "Job=", "Job=0")
+def _is_queued(state: Mapping[str, str]) -> bool:
+    """Whether the manager had not come to start it yet, as of the same answer as its state.
+
+    Asked later, a unit that has started in between would count as one that never will.
+    """
+    return state.get("Job", "") not in ("", "0")
 
 
 def _find_main(main: int, package: str) -> Optional[procfs.Stat]:
