@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import threading
 import time
-from types import TracebackType
 
 from orchestrator.agent.client import AgentClient
 from orchestrator.errors import HostError
+from orchestrator.session.hosts.beside import Beside
 from orchestrator.session.hosts.fleet import Fleet
 from orchestrator.session.hosts.member import Member
 
@@ -19,7 +19,7 @@ _MISSES_ALLOWED = 1
 _GUARD_S = 60.0
 
 
-class Heartbeat:
+class Heartbeat(Beside):
     """One thread per member while the session holds its leases (a context manager).
 
     When a member misses two beats, or refuses one, the fleet is asked to stop: half a server must
@@ -31,31 +31,10 @@ class Heartbeat:
     """
 
     def __init__(self, fleet: Fleet, lease_s: float) -> None:
-        self._fleet = fleet
-        self._lease_s = lease_s
         self._beat_s = min(lease_s / _BEATS_PER_LEASE, _LONGEST_BEAT_S)
-        self._over = threading.Event()
-        self._threads: list[threading.Thread] = []
+        super().__init__(fleet, "beat", self._beat_s + 1.0)
+        self._lease_s = lease_s
         self._guarding: dict[str, threading.Thread] = {}
-
-    def __enter__(self) -> Heartbeat:
-        for member in self._fleet.members:
-            thread = threading.Thread(
-                target=self._run, args=(member,), name=f"sgldbg-beat-{member.name}", daemon=True
-            )
-            thread.start()
-            self._threads.append(thread)
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._over.set()
-        for thread in [*self._threads, *self._guarding.values()]:
-            thread.join(self._beat_s + 1.0)
 
     def _run(self, member: Member) -> None:
         misses = 0
@@ -94,9 +73,7 @@ class Heartbeat:
             if not self._over.is_set() and note not in member.notes:
                 member.notes.append(note)
 
-        thread = threading.Thread(target=ask, name=f"sgldbg-guard-{member.name}", daemon=True)
-        self._guarding[member.name] = thread
-        thread.start()
+        self._guarding[member.name] = self._start(f"guard-{member.name}", ask)
 
     def _give_up(self, member: Member, agent: AgentClient, error: HostError) -> None:
         # A session that was ended meanwhile, or whose channel was changed, has missed nothing.

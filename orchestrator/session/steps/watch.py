@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Mapping
-from types import TracebackType
 
 from orchestrator.agent.client import AgentClient
 from orchestrator.errors import HostError
@@ -13,6 +11,7 @@ from orchestrator.model.inventory import Server
 from orchestrator.servers import workers
 from orchestrator.servers.ready import died
 from orchestrator.servers.workers import Workers, worker_died
+from orchestrator.session.hosts.beside import Beside
 from orchestrator.session.hosts.fleet import Fleet
 from orchestrator.session.hosts.member import Member
 from orchestrator.session.steps.stages import DEBUG_LIFE, say_which
@@ -21,7 +20,7 @@ _LOOK_S = 1.0
 _ANSWER_S = 10.0
 
 
-class Watch:
+class Watch(Beside):
     """One thread per member while its ready server is asked and waited for (a context manager).
 
     The requests go to the first host alone, and they wait for every worker of all hosts: one that
@@ -32,30 +31,9 @@ class Watch:
     """
 
     def __init__(self, fleet: Fleet, server: Server, known: Mapping[str, Workers]) -> None:
-        self._fleet = fleet
+        super().__init__(fleet, "watch", _ANSWER_S + 1.0)
         self._server = server
         self._known = known
-        self._over = threading.Event()
-        self._threads: list[threading.Thread] = []
-
-    def __enter__(self) -> Watch:
-        for member in self._fleet.members:
-            thread = threading.Thread(
-                target=self._run, args=(member,), name=f"sgldbg-watch-{member.name}", daemon=True
-            )
-            thread.start()
-            self._threads.append(thread)
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._over.set()
-        for thread in self._threads:
-            thread.join(_ANSWER_S + 1.0)
 
     def _run(self, member: Member) -> None:
         look = _Look(self._server, member, self._known[member.name])
