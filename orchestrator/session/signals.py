@@ -18,29 +18,37 @@ _NUMBERS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 def signals_end(fleet: Fleet) -> Iterator[None]:
     """Ctrl-C, SIGTERM and a closed terminal ask for the end; the tail is never interrupted."""
     reading, writing = os.pipe()
-
-    def handler(number: int, frame: FrameType | None) -> None:
-        # Nothing that takes a lock: whatever the main thread holds just now stays held. Stopping
-        # and telling are a thread's.
-        os.write(writing, bytes([number]))
-
+    os.set_blocking(writing, False)
     watcher = threading.Thread(target=_watch, args=(reading, fleet), name="sgldbg-signals")
     watcher.start()
     # Who runs us by `nohup` wants us to outlive the terminal.
     numbers = [n for n in _NUMBERS if (n, signal.getsignal(n)) != (signal.SIGHUP, signal.SIG_IGN)]
-    before = {n: signal.signal(n, handler) for n in numbers}
+    # The kernel may hand a signal to any thread. Python's handler waits for the main one, which
+    # waits for hosts; this is written at once, by whichever thread was chosen.
+    woken = signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
+    before = {n: signal.signal(n, _do_nothing) for n in numbers}
     try:
         yield
     finally:
         for number, old in before.items():
             signal.signal(number, old)
+        signal.set_wakeup_fd(woken)
         os.close(writing)
         watcher.join()
         os.close(reading)
 
 
+def _do_nothing(number: int, frame: FrameType | None) -> None:
+    """Stopping and telling take locks that the main thread may hold just now: they are a thread's.
+
+    Unlike `SIG_IGN` this is not passed on to the programs that we start.
+    """
+
+
 def _watch(reading: int, fleet: Fleet) -> None:
-    while os.read(reading, 1):
+    while number := os.read(reading, 1):
+        if number[0] not in _NUMBERS:
+            continue
         if fleet.stop.is_set():
             fleet.progress.note("still putting everything back; do not close this terminal")
             continue

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import ctypes
 import http.client
 import json
 import os
@@ -267,6 +268,18 @@ def test_sigterm_ends_all_nodes(server: Server) -> None:
         assert node.child.returncode == 0
     assert "SIGTERM received. Draining requests and shutting down..." in first.log()
     assert "Traceback" not in first.log() + second.log()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGQUIT])
+def test_a_signal_that_another_thread_is_handed(server: Server, number: signal.Signals) -> None:
+    """The kernel chooses the thread; only the main one can act, and it waits for something else."""
+    (node,) = server.start()
+    main = node.child.pid
+    threads = [int(task.name) for task in Path(f"/proc/{main}/task").iterdir()]
+    other = next(thread for thread in threads if thread != main)
+    assert ctypes.CDLL(None).tgkill(main, other, number) == 0
+    wait_for(node.is_gone, "the end of the server")
+    assert node.child.returncode == (0 if number == signal.SIGTERM else -signal.SIGKILL)
 
 
 @pytest.mark.parametrize("victim", ["worker", "other worker", "main", "other main"])

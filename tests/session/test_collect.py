@@ -18,16 +18,9 @@ from orchestrator.session.answer.collect import Collector, HostCollector
 from orchestrator.session.hosts.fleet import Cancelled, Fleet
 from orchestrator.session.hosts.member import Member
 from orchestrator.session.kept.rundir import RunDir
+from tests.session.world import Quiet
 
 LIFE = {"pid": 7, "start_time": 1, "stdout": "/out", "stderr": "/err"}
-
-
-class Quiet:
-    """Nobody listens."""
-
-    def stage(self, host: str, stage: str, state: str, text: str = "") -> None: ...
-
-    def note(self, text: str) -> None: ...
 
 
 class FakeAgent:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import signal
+import threading
 from pathlib import Path
 
 import pytest
 
+from orchestrator.session.hosts.fleet import Fleet
+from orchestrator.session.signals import signals_end
 from tests.session.command import start, told
-from tests.session.world import Project, World
+from tests.session.world import Project, Quiet, World
 
 BACK = {
     "connect": "nothing was written, server was not touched",
@@ -72,3 +75,26 @@ def test_nobody_hears_of_it(single: World, small: Project, tmp_path: Path) -> No
     single.assert_as_before()
     assert result.code == 1
     assert not (tmp_path / "state" / "traces").exists()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_that_another_thread_is_handed(number: signal.Signals) -> None:
+    """The kernel chooses the thread, and the main one may wait for a host that does not answer."""
+    fleet = Fleet([], Quiet())
+    may_go_on = threading.Event()
+    heard: list[bool] = []
+
+    def take() -> None:
+        may_go_on.wait(0.3)  # the main thread has begun to wait by then
+        signal.pthread_kill(threading.get_ident(), number)
+        for _ in range(100):
+            if fleet.stop.is_set():
+                break
+            may_go_on.wait(0.05)
+        heard.append(fleet.stop.is_set())
+        may_go_on.set()
+
+    with signals_end(fleet):
+        threading.Thread(target=take).start()
+        may_go_on.wait()
+    assert heard == [True]

@@ -33,6 +33,14 @@ def wait_for(fact: Callable[[], Any], what: str, limit_s: float = WAIT_S) -> Any
     raise AssertionError(f"waited in vain for {what}")
 
 
+class Quiet:
+    """Nobody listens."""
+
+    def stage(self, host: str, stage: str, state: str, text: str = "") -> None: ...
+
+    def note(self, text: str) -> None: ...
+
+
 class Project:
     """The files that a user would write for a cluster, to be varied: plain data until `write`."""
 

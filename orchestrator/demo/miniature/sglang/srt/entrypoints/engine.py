@@ -19,6 +19,9 @@ from ..server_args import ServerArgs
 
 logger = logging.getLogger(__name__)
 
+# The kernel may hand a signal to any thread, but only the main one runs its handler, and a wait
+# without an end is not interrupted for it.
+TICK_S = 0.1
 EXIT_TIMEOUT_S = 2.0  # for workers that were asked to leave; they need milliseconds
 
 
@@ -86,9 +89,10 @@ class Engine:
         with self._answered:
             key = next(self._keys)
             order = {"op": "run", "key": key, "rid": rid, "input_ids": input_ids}
-            self._answers[key] = None
             self._pipes[0].send({**order, "max_new_tokens": max_new_tokens})
-            self._answered.wait_for(lambda: self._answers[key] is not None)
+            self._answers[key] = None
+            while not self._answered.wait_for(lambda: self._answers[key] is not None, TICK_S):
+                pass
             answer: dict[str, Any] = self._answers.pop(key)
             return answer
 

@@ -14,7 +14,7 @@ from ..models.llama import encode
 from ..owner import watch_owner
 from ..process_title import configure_logger
 from ..server_args import ServerArgs
-from .engine import Engine
+from .engine import TICK_S, Engine
 from .http_server import HttpServer, Service
 
 logger = logging.getLogger(__name__)
@@ -68,7 +68,8 @@ def _lead(args: ServerArgs, engine: Engine) -> int:
         engine.generate("warmup", encode(WARMUP_TEXT), WARMUP_TOKENS)
     service.status = "ready"
     logger.info("The server is fired up and ready to roll!")
-    stop.wait()
+    while not stop.wait(TICK_S):
+        pass
     service.status = "stopping"
     logger.info("SIGTERM received. Draining requests and shutting down...")
     while engine.remaining():
@@ -89,7 +90,8 @@ def _follow(args: ServerArgs, engine: Engine) -> int:
         "Dummy health check server started in background thread at %s:%d", args.host, args.port
     )
     for process in engine.processes:
-        process.join()
+        while process.is_alive():
+            process.join(TICK_S)
         logger.info("Scheduler %d terminated with %s", process.pid, process.exitcode)
     server.shutdown()
     return int(any(process.exitcode for process in engine.processes))
