@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 
 from orchestrator.errors import PatchError, StandsAlreadyError
 from orchestrator.model.patch import Edit, Patch
-from orchestrator.patching.engine import Fitted, Wanted, fit
 from orchestrator.patching.source import Source, read_source
+from orchestrator.patching.wanted import Fitted, Wanted, fit
 
 
 @dataclass

@@ -11,7 +11,8 @@ from orchestrator.errors import PatchError, StandsAlreadyError
 from orchestrator.model.patch import Patch, Probe
 from orchestrator.model.plan import FilePlan, Plan
 from orchestrator.model.source import Span
-from orchestrator.patching.engine import Edited, Fitted, edit_source
+from orchestrator.patching.engine import Edited, edit_source
+from orchestrator.patching.wanted import Fitted
 from orchestrator.planning.diffs import make_diff
 from orchestrator.planning.fitting import Holding, Sources, choose
 from orchestrator.planning.table import make_sites

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from orchestrator.errors import PatchError
 from orchestrator.model.patch import Anchor, Edit, Patch
 from orchestrator.model.plan import FilePlan, Site
-from orchestrator.patching.engine import Fitted, Wanted
 from orchestrator.patching.finding.moved import find_elsewhere
+from orchestrator.patching.wanted import Fitted, Wanted
 from orchestrator.planning.fitting import Sources
 from orchestrator.planning.making import make
 from orchestrator.planning.view import HostView

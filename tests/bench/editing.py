@@ -12,11 +12,12 @@ from operator import truediv
 import libcst as cst
 
 from orchestrator.model.patch import Anchor, Capture, Edit, Patch, Probe
-from orchestrator.patching.engine import Wanted, edit_file
+from orchestrator.patching.engine import edit_file
 from orchestrator.patching.finding.places import find_places
 from orchestrator.patching.making.edits import make_imports, make_probe, runtime_import
 from orchestrator.patching.making.splice import splice
 from orchestrator.patching.source import read_source
+from orchestrator.patching.wanted import Wanted
 from orchestrator.releases.source import open_release
 from orchestrator.releases.wheels import cache_dir
 

@@ -7,9 +7,10 @@ from pathlib import Path
 
 from orchestrator.diagnostics import render
 from orchestrator.errors import OrchestratorError
-from orchestrator.patching.engine import Wanted, edit_file
+from orchestrator.patching.engine import edit_file
 from orchestrator.patching.making.removal import remove_ours
 from orchestrator.patching.making.splice import remove_insertions
+from orchestrator.patching.wanted import Wanted
 from orchestrator.spec.patch import read_patch
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from orchestrator.model.patch import Anchor, Edit, Insert, Patch, Probe
-from orchestrator.patching.engine import Edited, Wanted, edit_file
+from orchestrator.patching.engine import Edited, edit_file
+from orchestrator.patching.wanted import Wanted
 
 FILE = "sglang/m.py"
 

@@ -9,11 +9,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from orchestrator.errors import PatchError
-from orchestrator.patching.engine import Wanted, edit_file
+from orchestrator.patching.engine import edit_file
 from orchestrator.patching.making.removal import remove_ours
 from orchestrator.patching.making.splice import apply_insertions, remove_insertions
 from orchestrator.patching.source import read_source
 from orchestrator.patching.structure.walk import scope_name, walk_block
+from orchestrator.patching.wanted import Wanted
 from tests.patching.making import FILE, make_anchor, make_wanted
 
 SIMPLE = [

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from orchestrator.model.patch import Anchor, Capture, Edit, Expectation, Patch, Probe
-from orchestrator.patching.engine import Wanted, edit_file
+from orchestrator.patching.engine import edit_file
+from orchestrator.patching.wanted import Wanted
 from orchestrator.planning.table import make_sites
 from tests.probe.workshop import Finished, Workshop
 
