@@ -29,7 +29,7 @@ from orchestrator.session.hosts.member import Member
 from orchestrator.session.kept.ending import Ending
 from orchestrator.session.kept.rundir import RunDir
 from orchestrator.session.signals import signals_end
-from orchestrator.session.steps import observe, stages
+from orchestrator.session.steps import lives, observe, stages
 from orchestrator.session.steps.tail import Tail
 from orchestrator.session.steps.watch import Watch
 from orchestrator.transport.base import Transport
@@ -228,20 +228,20 @@ class Run:
         lease_s = job.session.lease_s
         fleet.each("begin", stages.begin(self.session_id, job.holder, lease_s, self.grace_s))
         fleet.each("stage", stages.stage(plan, install.package))
-        fleet.each("describe", stages.describe(job.server))
+        fleet.each("describe", lives.describe(job.server))
 
     def _debug_life(self, plan: Plan) -> None:
         """Stop the originals, swap, start patched, wait until ready."""
         fleet, job = self.fleet, self.job
         if len(fleet.members) > 1:
-            fleet.each("announce", stages.announce_stop(job.server))
-        stop = stages.stop_server("original", job.server)
+            fleet.each("announce", lives.announce_stop(job.server))
+        stop = lives.stop_server("original", job.server)
         fleet.each("stop", stop, [m for m in fleet.members if m.rank == 0])
         fleet.each("stop", stop, [m for m in fleet.members if m.rank != 0])
         fleet.each("swap", stages.swap)
         fleet.each("effective", stages.check_effective(plan, self.life))
         fleet.each("probes", stages.write_table(plan, 1, "start"))
-        fleet.each("start", stages.start(self.life))
+        fleet.each("start", lives.start(self.life))
         self.collector.follow()
         fleet.each("ready", self._wait_ready, may_leave=True)
 
@@ -260,7 +260,7 @@ class Run:
                 self._workers[member.name],
             )
         except HostError as error:
-            raise stages.say_which(error, stages.DEBUG_LIFE) from None
+            raise lives.say_which(error, lives.DEBUG_LIFE) from None
         if member.rank == 0:
             self._first_ready.set()
 

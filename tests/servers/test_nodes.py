@@ -15,7 +15,7 @@ from orchestrator.onhost.agent.proc.mains import find_mains
 from orchestrator.servers.base import find
 from orchestrator.servers.ready import wait_ready
 from orchestrator.session.hosts.member import Member
-from orchestrator.session.steps import stages
+from orchestrator.session.steps import lives
 from orchestrator.transport.routes import open_transport
 
 from .conftest import Bench
@@ -49,14 +49,14 @@ def test_nodes_that_take_no_sigterm(bench: Bench, port: int, members: list[Membe
         member.found = find(member.channel, server, bench.install, member.host, member.rank, 2)
         asked = {"session": bench.package, "host": member.name, "holder": "test"}
         member.channel.call("begin", {**asked, "lease_s": 60.0, "grace_s": 1.0}, timeout_s=30)
-        stages.describe(server)(member)
-        stages.announce_stop(server)(member)
-    stop = stages.stop_server("original", server)
+        lives.describe(server)(member)
+        lives.announce_stop(server)(member)
+    stop = lives.stop_server("original", server)
     said = [stop(member) for member in members]
     assert said == ["1 processes ended", "0 processes ended, 2 killed"]
     assert find_mains(bench.package) == []
     for member in members:
-        stages.start_original(member)
+        lives.start_original(member)
         assert member.notes == []
         assert member.life is not None
         bench.stage.note(member.life["pid"])

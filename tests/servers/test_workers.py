@@ -18,7 +18,7 @@ from orchestrator.servers.ready import wait_ready
 from orchestrator.session.hosts.fleet import Cancelled, Fleet
 from orchestrator.session.hosts.member import Member
 from orchestrator.session.steps import watch
-from orchestrator.session.steps.stages import DEBUG_LIFE
+from orchestrator.session.steps.lives import DEBUG_LIFE
 from tests.onhost.process.conftest import wait_for
 from tests.session.test_undo import Heard
 

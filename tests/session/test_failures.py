@@ -8,6 +8,7 @@ import shutil
 import signal
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -15,7 +16,7 @@ import pytest
 from orchestrator.demo.processes import read_processes
 from orchestrator.servers import workers
 from orchestrator.session.hosts.member import Member
-from orchestrator.session.steps import stages
+from orchestrator.session.steps import lives, stages
 from tests.session.command import Hook, Result, call, once, told
 from tests.session.world import Project, World, wait_for
 
@@ -283,9 +284,9 @@ def test_too_few_records_in_time(single: World, small: Project, run: Any) -> Non
     assert "without a record that counts: demo-0 TP0, TP1\n" in result.out
 
 
-def break_once(monkeypatch: pytest.MonkeyPatch, stage: str) -> None:
+def break_once(monkeypatch: pytest.MonkeyPatch, room: ModuleType, stage: str) -> None:
     """Have our own code fail in a stage of demo-1, the first time."""
-    real = getattr(stages, stage)
+    real = getattr(room, stage)
     failed: list[str] = []
 
     def broken(member: Member) -> str:
@@ -294,7 +295,7 @@ def break_once(monkeypatch: pytest.MonkeyPatch, stage: str) -> None:
             raise RuntimeError("no such luck")
         return str(real(member))
 
-    monkeypatch.setattr(stages, stage, broken)
+    monkeypatch.setattr(room, stage, broken)
 
 
 BUG = "error: a bug of sgldbg: RuntimeError: no such luck; please report it with TRACE\n"
@@ -304,7 +305,7 @@ def test_a_bug_of_ours(
     world: World, project: Project, run: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An unforeseen failure on one host: every host is put back, a trace is kept, exit code 70."""
-    break_once(monkeypatch, "swap")
+    break_once(monkeypatch, stages, "swap")
     result = run(project)
     world.assert_as_before()
     assert (result.code, result.err) == (70, BACK + RUN + BUG)
@@ -315,7 +316,7 @@ def test_a_bug_of_ours_at_the_end(
 ) -> None:
     """What the controller could not do its host does by itself; `revert --all` then ends it."""
     project.session["lease"] = "5s"
-    break_once(monkeypatch, "start_original")
+    break_once(monkeypatch, lives, "start_original")
     result = run(project)
     assert result.code == 7
     err = re.sub(r"(?<=by hand on demo-1: )`.*`", "COMMAND", result.err)

@@ -15,7 +15,7 @@ from orchestrator.servers.base import for_host, join, shown
 from orchestrator.servers.ready import wait_ready
 from orchestrator.session.hosts.fleet import Act, Fleet
 from orchestrator.session.hosts.member import Member
-from orchestrator.session.steps import stages
+from orchestrator.session.steps import lives, stages
 from orchestrator.session.steps.regain import is_lost, regain
 from orchestrator.transport.base import Transport
 
@@ -91,11 +91,11 @@ class Tail:
 
     def _stop_life(self, member: Member) -> str:
         if member.started:
-            return str(stages.stop_server("debug", self.server)(member))
+            return str(lives.stop_server("debug", self.server)(member))
         if member.server == "restored":
             return "is the original again"
         if member.server != "stopped":
-            return str(stages.stop_server("original", self.server)(member))
+            return str(lives.stop_server("original", self.server)(member))
         return "was stopped"
 
     def _attempt(self, stage: str, act: Act, members: Sequence[Member]) -> None:
@@ -168,7 +168,7 @@ class Tail:
             if member.server not in ("stopped", "restored") or member.state == "patched":
                 member.server, member.life = "not back", None
         able = [m for m in down if m.server in ("stopped", "restored")]
-        self._attempt("restore", stages.start_original, able)
+        self._attempt("restore", lives.start_original, able)
         # The last words of the debug life: after the server is on its way back, so that no log
         # can delay that, and before the session's directory with the logs is filed away.
         if self.collect is not None:
@@ -247,7 +247,7 @@ class Tail:
                     lambda: all(m.server == "restored" for m in firsts),
                 )
             except HostError as error:
-                stages.say_which(error, stages.ORIGINAL)
+                lives.say_which(error, lives.ORIGINAL)
                 failed.set()
                 raise
             member.server = "restored"

@@ -14,7 +14,7 @@ from orchestrator.servers.workers import Workers, worker_died
 from orchestrator.session.hosts.beside import Beside
 from orchestrator.session.hosts.fleet import Fleet
 from orchestrator.session.hosts.member import Member
-from orchestrator.session.steps.stages import DEBUG_LIFE, say_which
+from orchestrator.session.steps.lives import DEBUG_LIFE, say_which
 
 _LOOK_S = 1.0
 _ANSWER_S = 10.0
