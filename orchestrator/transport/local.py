@@ -30,6 +30,9 @@ class LocalTransport:
         try:
             process = subprocess.Popen(
                 ["/bin/sh", "-c", command],
+                # Libraries set variables that Python never hears of: GNU readline `COLUMNS`. A
+                # start command of the user's would hand them on to the server.
+                env=dict(os.environ),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
