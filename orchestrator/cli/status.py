@@ -82,7 +82,9 @@ def hints(sessions: Sequence[Mapping[str, Any]]) -> list[str]:
 def session_lines(session: Mapping[str, Any]) -> list[str]:
     """One unfinished session in words."""
     if session.get("elsewhere"):
-        return [f"{_begun(session)}: {session['state']}, to be seen there"]
+        lines = [f"{_begun(session)}: {session['state']}, to be seen there"]
+        lines += [f"  known from {session['lock']}"] if session.get("lock") else []
+        return lines + [line for f in session["files"] for line in _file_lines(f)]
     guard = f"guard {session['guard']}"
     if session["expired"]:  # also where there is no lease that could name an end
         until = "its lease is over"

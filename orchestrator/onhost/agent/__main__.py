@@ -14,10 +14,12 @@ from .wire.serve import find_state_dir, serve
 
 USAGE = """usage: python3 AGENT.pyz status [PACKAGE_DIR...]     what is changed on this host
        python3 AGENT.pyz revert --all | SESSION [PACKAGE_DIR...] [--force] [--here]
-                                                undo it, with no controller
+                                [--gone HOST]   undo it, with no controller
        python3 AGENT.pyz serve MARKER | guard DIR   (used by sgldbg itself)
 `--force` also undoes files that somebody changed after us; both versions are kept.
 `--here` says that a session is of this machine, which had another name when it began.
+`--gone HOST` says that HOST, which has this install as well, never comes back: what it left
+patched here is undone in its place, once it has given no sign of life for its whole lease.
 PACKAGE_DIR, with a slash in it, is where an install may still be held by a session whose state
 directory was lost: what its lock says is enough to put the files back.
 """
@@ -37,6 +39,7 @@ def main(argv: List[str]) -> int:
         from .session import guard
 
         return guard.main(rest[0])
+    gone = _take_values(rest, "--gone")
     packages = [word for word in rest if "/" in word]
     if command == "status" and rest == packages:
         return show_status(packages)
@@ -44,9 +47,19 @@ def main(argv: List[str]) -> int:
     names = [word for word in rest if word not in ("--force", "--here", *packages)]
     known = len(names) == 1 and (names[0][:1] != "-" or (names[0] == "--all" and not here))
     if command == "revert" and known:
-        return revert(names[0], force, here, packages)
+        return revert(names[0], force, here, packages, gone)
     sys.stderr.write(USAGE)
     return USAGE_WRONG
+
+
+def _take_values(words: List[str], flag: str) -> List[str]:
+    """The words that follow this flag, taken out with it; one that nothing follows stays."""
+    values = []
+    while flag in words[:-1]:
+        at = words.index(flag)
+        values.append(words[at + 1])
+        del words[at : at + 2]
+    return values
 
 
 def show_status(packages: Sequence[str] = ()) -> int:
@@ -71,7 +84,9 @@ def describe(session: Dict[str, Any]) -> List[str]:
     lines = ["%s: %s" % (name, session.get("state"))]
     holder = session.get("holder") or "an unknown holder"
     lines.append("  held by %s since %s" % (holder, _day(session.get("since"))))
-    if session.get("lock"):
+    if session.get("lock") and session.get("elsewhere"):
+        lines.append("  known from `%s`" % session["lock"])
+    elif session.get("lock"):
         lines.append("  known from `%s`, `%s` is gone" % (session["lock"], session.get("lost")))
     lines.append("  " + _lease_line(session))
     for item in session.get("files") or []:
@@ -104,33 +119,62 @@ def _lease_line(session: Dict[str, Any]) -> str:
     return "reverts by itself in %d s, %s" % (left_s, guard)
 
 
-def revert(which: str, force: bool, here: bool = False, packages: Sequence[str] = ()) -> int:
+def revert(
+    which: str,
+    force: bool,
+    here: bool = False,
+    packages: Sequence[str] = (),
+    gone: Sequence[str] = (),
+) -> int:
     """Undo one session, or all of them, on this host; 7 where something is left."""
-    from .session import moved, orphan, recover
+    from .session import orphan, takeover
 
     state_dir = find_state_dir()
-    pattern = "*" if which == "--all" else glob.escape(which)
-    root = os.path.join(glob.escape(state_dir), "sessions", pattern, "*")
-    directories = sorted(path for path in glob.glob(root) if os.path.isdir(path))
-    directories += [
-        one.directory
-        for one in moved.find_all(state_dir, packages)
-        if which in ("--all", one.session)
-    ]
     lost = [o for o in orphan.find_all(packages) if which in ("--all", o.holder["session"])]
-    if not directories and not lost:
-        what = "no session" if which == "--all" else "no session `%s`" % which
-        print("%s in %s" % (what, state_dir))
-        return 0 if which == "--all" else USAGE_WRONG
     codes = []
-    for path in directories:
+    for path in _find_directories(state_dir, which, packages):
         parent, host = os.path.split(path)
         name = "%s on %s" % (os.path.basename(parent), host)
-        codes.append(_revert_one(name, partial(recover.recover, path, force, here=here)))
+        undo = partial(takeover.recover_member, path, state_dir, force, gone, here)
+        codes.append(_revert_one(name, undo))
     for one in lost:
         name = "%s on %s" % (one.holder["session"], one.holder["host"])
         codes.append(_revert_one(name, partial(orphan.recover_orphan, one, state_dir, force)))
+    for away in takeover.find_all(packages):  # after the hosts that share with them let go
+        if which in ("--all", away.names[0]):
+            undo = partial(_revert_abroad, away, state_dir, force, gone)
+            codes.append(_revert_one("%s on %s" % tuple(away.names), undo))
+    if not codes:
+        what = "no session" if which == "--all" else "no session `%s`" % which
+        print("%s in %s" % (what, state_dir))
+        return 0 if which == "--all" and not gone else USAGE_WRONG
     return max(codes)
+
+
+def _find_directories(state_dir: str, which: str, packages: Sequence[str]) -> List[str]:
+    from .session import moved, takeover
+
+    pattern = "*" if which == "--all" else glob.escape(which)
+    found: List[str] = []
+    for top in takeover.list_roots(state_dir):
+        root = os.path.join(glob.escape(top), "sessions", pattern, "*")
+        found += sorted(path for path in glob.glob(root) if os.path.isdir(path))
+    for one in moved.find_all(state_dir, packages):
+        if which in ("--all", one.session):
+            found.append(one.directory)
+    return found
+
+
+def _revert_abroad(one: Any, state_dir: str, force: bool, gone: Sequence[str]) -> Dict[str, Any]:
+    from .session import takeover
+
+    host = one.names[1]
+    if host not in gone:
+        message = "%s: it ends there, or with `--gone %s` if that never comes back"
+        raise Refusal("busy", message % (takeover.describe(one), host))
+    result = takeover.take_over(one, state_dir, force)
+    print("%s on %s: %s" % (*one.names, result["report"][0]))
+    return result
 
 
 def _revert_one(name: str, undo: Callable[[], Dict[str, Any]]) -> int:

@@ -7,10 +7,10 @@ from typing import Any, Callable, Dict, Tuple
 
 from .files import claim, effective, files, probedir, shared, swap
 from .held import lease
-from .held.state import Context, SessionState, session_dir
+from .held.state import Context, SessionState
 from .refusal import Refusal
 from .server import life
-from .session import begin, guard, moved, recover, staging, status
+from .session import begin, guard, recover, staging, status, takeover
 
 Args = Dict[str, Any]
 Answer = Tuple[Any, bytes]
@@ -85,6 +85,7 @@ def op_renew(context: Context, args: Args, raw: bytes) -> Answer:
         raise Refusal("fenced", "this agent holds no session")
     renewed = context.session.renew(args["lease_s"])
     shared.renew(context.session, renewed)
+    claim.beat(context.session, renewed)
     alive = begin.guard_is_alive(context.session.facts)
     return {**_times(renewed), "guard": "alive" if alive else "dead"}, b""
 
@@ -237,19 +238,19 @@ def op_finish(context: Context, args: Args, raw: bytes) -> Answer:
 
 def op_recover(context: Context, args: Args, raw: bytes) -> Answer:
     """Undo and end a session that nobody holds."""
-    directory = session_dir(context.state_dir, args["session"], args["host"])
-    force, own = bool(args.get("force")), context.session
+    names, state_dir = (args["session"], args["host"]), context.state_dir
+    force, own, gone = bool(args.get("force")), context.session, args.get("gone") or ()
     if args.get("lock"):
-        names = args["session"], args["host"]
-        value = moved.recover_by_lock(args["lock"], *names, context.state_dir, force)
+        value = takeover.recover_by_lock(args["lock"], names, state_dir, force, gone)
         if value is not None:
             return value, b""
+    directory = takeover.find_dir(state_dir, *names)
     if own is None or own.directory != directory:
-        return recover.recover(directory, force), b""
+        return takeover.recover_member(directory, state_dir, force, gone), b""
     if not _is_held(own):
         context.session = None
         own.close()
-        return recover.recover(directory, force), b""
+        return takeover.recover_member(directory, state_dir, force, gone), b""
     value = recover.recover_held(own, force)
     if not value["left"]:
         context.session = None

@@ -114,9 +114,26 @@ def test_a_guard_that_moved_and_met_drift(place, held, capsys):
     assert place.servers() == place.originals() != []
     assert by_hand.main(["revert", "--all", "--force"]) == 0
     assert capsys.readouterr().out.splitlines()[-1] == f"s1 on {HOST}: reverted and verified"
+    # Nothing of ours stays there, but what somebody wrote does.
+    (mine,) = [path for path in there.rglob("*") if not path.is_dir()]
+    assert mine.read_bytes() == b"# mine\n"
+    assert [path.name for path in there.iterdir()] == ["kept"]
     assert place.changes() == []
     assert place.status() == []
     assert place.servers() == place.originals() != []
+
+
+def test_a_place_of_last_resort_ends_with_its_session(place):
+    """Nobody would look there for a journal of something that is over."""
+    place.state = rebuild.make_refuge()
+    context = place.begin()
+    args, raw = place.stage_args()
+    op(context, "stage", raw, **args)
+    op(context, "swap")
+    assert op(context, "revert")["verified"]
+    op(context, "finish")
+    assert not os.path.exists(place.state)
+    assert place.changes() == []
 
 
 def test_a_guard_that_finds_no_place_at_first(place, monkeypatch):
@@ -150,15 +167,16 @@ def test_what_a_guard_remembers(place):
     """All that a revert needs comes back, what shared memory there was before included."""
     apply(place, context := place.begin())
     context.session.close()
-    names = ("journal.jsonl", "server.json", "shm.json", "lease")
-    before = {name: Path(place.directory(), name).read_bytes() for name in names[:3]}
+    Path(place.directory(), "members.json").write_text("since when each was seen")
+    names = ("journal.jsonl", "server.json", "shm.json", "members.json")
+    before = {name: Path(place.directory(), name).read_bytes() for name in names}
     memory = Memory(place.directory())
     memory.look()
     lose_all(place)
     memory.look()
     assert memory.lost
     memory.give_back()
-    assert {name: Path(place.directory(), name).read_bytes() for name in names[:3]} == before
+    assert {name: Path(place.directory(), name).read_bytes() for name in names} == before
     found = lease.read(place.directory())
     assert found is not None
     assert found.deadline_s == 0.0

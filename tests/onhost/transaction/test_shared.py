@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import threading
+from pathlib import Path
 
 import pytest
 
+from orchestrator.onhost.agent.files import shared
 from orchestrator.onhost.agent.held import lease
 from orchestrator.onhost.agent.held.state import Context
 from orchestrator.onhost.agent.refusal import Refusal
@@ -155,6 +158,26 @@ def test_a_member_that_fell_silent(place, pair):
         json.dump({"boot_id": lease.read_boot_id(), "seen": seen}, file)
     assert recover.recover(directory)["left"] == []
     assert place.changes() == []
+
+
+def test_a_silent_member_and_a_full_disk(place, pair, monkeypatch):
+    """Since when it is silent is known without a line of it on the disk."""
+    owner, member = pair
+
+    def full(*args):
+        raise OSError(errno.ENOSPC, "full")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(shared, "write_private", full)
+        assert len(shared.wait_for_members(owner.session, 0.0)) == 1
+        now_s = lease.now_s() + 1e6
+        patch.setattr(lease, "now_s", lambda: now_s)
+        assert shared.wait_for_members(owner.session, 0.0) == []
+        Path(owner.session.directory, "members.json").write_text("[1]")  # nor by what is no such
+        assert shared.wait_for_members(owner.session, 0.0) == []
+    for context in (member, owner):
+        assert op(context, "revert")["verified"]
+        op(context, "finish")
 
 
 def test_another_session_is_refused(place, pair):

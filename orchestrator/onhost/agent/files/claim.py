@@ -36,6 +36,7 @@ def make(
     ran = (facts.server or {}).get("ran", True)
     return dict(
         holder,
+        limit_s=held.limit_s(),
         plan=facts.plan,
         pycs=facts.pycs if pycs is None else pycs,
         server="untouched" if not touched else "stopped" if ran else "absent",
@@ -54,6 +55,23 @@ def show(session: SessionState, held: lease.Lease, **coming: Any) -> None:
         except OSError:
             if coming:
                 raise
+
+
+def beat(session: SessionState, held: lease.Lease) -> None:
+    """Let the lock show other machines that this session's lease was renewed, or is being ended.
+
+    A lease that is longer than the lock says is written into it anew, as soon as no step is at
+    work on the same. A failure only makes them impatient.
+    """
+    facts, limit_s = session.facts, held.limit_s()
+    mine = session.lock_holder()
+    for path in facts.locks if not facts.unlocked else ():
+        with contextlib.suppress(OSError, Refusal):
+            said = (lock.read(path) or {}).get("limit_s")
+            lock.beat(path, mine)
+            if said is not None and (limit_s is None or said < limit_s):
+                with session.locked(0.0):
+                    lock.update(path, make(session, held))
 
 
 def show_server(session: SessionState) -> None:
@@ -124,6 +142,12 @@ def refuse_foreign(session: SessionState) -> None:
     mine: Dict[str, Any] = session.lock_holder()
     for path in facts.locks:
         found = lock.read(path) or {}
+        if lock.is_handed_over(found, mine):
+            message = "`%s` was taken over on the machine `%s`, which puts it back" % (
+                os.path.dirname(path),
+                found["hostname"],
+            )
+            raise Refusal("locked", message, path=path)
         if "session" in found and any(
             found.get(n) != mine[n] for n in ("session", "host", "since")
         ):

@@ -14,9 +14,11 @@ import os
 import time
 from typing import Any, Dict, List, Optional
 
-from ..held import lease, lock, untrusted
+from ..held import journal, lease, lock, machine, sight, untrusted
+from ..held.dirs import LOCK_NAME
+from ..held.facts import Facts
 from ..held.journal import sync_dir
-from ..held.state import SessionState, write_private
+from ..held.state import JOURNAL, SessionState, write_private
 from ..held.untrusted import fields, is_seconds, is_text, maybe
 from ..refusal import Refusal
 from . import files
@@ -25,9 +27,9 @@ Value = Dict[str, Any]
 # The ops that wait have a minute from their controller.
 _WAIT_S = 40.0
 _POLL_S = 0.05
-# A member whose lease ran out still has to stop its server, 8 to 10 s as measured.
-_STOPPING_S = 60.0
-_SEEN = "members.json"
+# What was caught while it was written says nothing of its lease.
+_UNREADABLE_S = 60.0
+SEEN = "members.json"
 _MEMBER = fields(beat=is_text, limit_s=maybe(is_seconds))
 
 
@@ -78,8 +80,8 @@ def renew(session: SessionState, held: lease.Lease) -> None:
 def _beat(session: SessionState, held: lease.Lease, durable: bool) -> None:
     """One more number; no clock is in it, since two hosts have no clock in common."""
     session.beat += 1
-    limit_s = None if held.deadline_s is None else held.lease_s + held.grace_s + _STOPPING_S
-    data = json.dumps({"beat": "%d.%d" % (os.getpid(), session.beat), "limit_s": limit_s})
+    said = {"beat": "%d.%d" % (os.getpid(), session.beat), "limit_s": held.limit_s()}
+    data = json.dumps(said)
     for path in (session.facts.sharing or {})["members"]:
         fd = untrusted.open_to_write(path, os.O_CREAT if durable else 0)
         try:
@@ -117,10 +119,37 @@ def wait_until_back(session: SessionState) -> List[Value]:
     if not session.facts.left_share:
         leave(session)
     wanted = (session.facts.sharing or {})["files"]
-    limit_s = time.monotonic() + _WAIT_S
+    limit_s = time.monotonic() + (0.0 if _is_abandoned(session) else _WAIT_S)
     while not _all(wanted, "before_sha256") and time.monotonic() < limit_s:
         time.sleep(_POLL_S)
     return [_report(session, item) for item in wanted]
+
+
+def find_lock(directory: str) -> Optional[str]:
+    """The lock of the owner of the install that the session of this directory shares, if any."""
+    facts = Facts(journal.read(os.path.join(directory, JOURNAL)))
+    sharing = facts.sharing or {"members": [], "owner": ""}
+    for member in sharing["members"]:
+        path = os.path.join(os.path.dirname(member), LOCK_NAME)
+        found = lock.read(path) or {}
+        name = os.path.basename(os.path.dirname(directory))
+        if (found.get("session"), found.get("host")) == (name, sharing["owner"]):
+            return path
+    return None
+
+
+def _is_abandoned(session: SessionState) -> bool:
+    """Whether the owner is on a machine that gave no sign of life for longer than it could.
+
+    Each look counts, also for somebody who takes over what it left.
+    """
+    path = find_lock(session.directory)
+    seen = lock.look(path) if path is not None else None
+    if path is None or seen is None or machine.find_other(seen.holder) is None:
+        return False
+    limit_s = seen.holder.get("limit_s")
+    quiet_s = sight.watch(session.state_dir, path, seen.stamp)
+    return limit_s is not None and quiet_s >= limit_s
 
 
 def _report(session: SessionState, item: Value) -> Value:
@@ -184,7 +213,7 @@ def _live_members(session: SessionState) -> List[Any]:
     paths = [path for one in session.facts.locks for path in _list_members(one, session.name)]
     if not paths:
         return []
-    known = _read_seen(session)
+    known = {**_read_seen(session), **session.seen}
     seen, live, now_s = {}, [], lease.now_s()
     for path in paths:
         found = _read_member(path)
@@ -197,9 +226,10 @@ def _live_members(session: SessionState) -> List[Any]:
         else:
             with contextlib.suppress(OSError):  # somebody's directory under that name
                 files.remove(path)
+    session.seen = seen  # also where the disk takes no more: else a silent one would never be gone
     if {p: b for p, (b, _) in known.items()} != {p: b for p, (b, _) in seen.items()}:
         with contextlib.suppress(OSError):
-            write_private(session.path(_SEEN), {"boot_id": lease.read_boot_id(), "seen": seen})
+            write_private(session.path(SEEN), {"boot_id": lease.read_boot_id(), "seen": seen})
     return live
 
 
@@ -214,7 +244,7 @@ def _read_member(path: str) -> Value:
     except OSError:
         found = None
     if found is None:  # caught while it was written, or gone just now
-        return {"beat": "unreadable", "limit_s": _STOPPING_S}
+        return {"beat": "unreadable", "limit_s": _UNREADABLE_S}
     if found["limit_s"] is None:  # kept: until its own end
         found["limit_s"] = float("inf")
     return dict(found)
@@ -223,9 +253,9 @@ def _read_member(path: str) -> Value:
 def _read_seen(session: SessionState) -> Dict[str, Any]:
     """What an earlier look of ours, perhaps by another process, has seen since when."""
     try:
-        with open(session.path(_SEEN), "rb") as file:
+        with open(session.path(SEEN), "rb") as file:
             found = json.loads(file.read().decode("ascii"))
-    except (OSError, ValueError):
+        same_boot = found["boot_id"] == lease.read_boot_id()
+        return {p: (b, s) for p, (b, s) in found["seen"].items()} if same_boot else {}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return {}
-    same_boot = found["boot_id"] == lease.read_boot_id()
-    return {p: (b, s) for p, (b, s) in found["seen"].items()} if same_boot else {}

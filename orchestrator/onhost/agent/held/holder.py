@@ -47,6 +47,8 @@ _MORE: Dict[str, Fits] = {
     "machine": maybe(is_text),
     "processes": is_text,
     "moved": lambda value: isinstance(value, bool),
+    "limit_s": maybe(is_seconds),
+    "taken_from": maybe(is_text),
 }
 _DIR = maybe(fields(mtime_ns=is_whole, listing=is_text))
 _FILE = fields(
@@ -89,6 +91,8 @@ def parse_holder(data: bytes) -> Holder:
     for name, fits in _MORE.items():
         if name in holder and not fits(holder[name]):
             return {}
+    if holder.get("taken_from") is not None:
+        holder["taken_from"] = plain(holder["taken_from"])
     if not _CAN_UNDO(holder):
         for name in _UNDO:
             holder.pop(name, None)

@@ -19,6 +19,10 @@ NAME = "lease"
 # Padded to one size, so that a renewal overwrites in place: it needs no space on a full disk.
 SIZE_BYTES = 1024
 AGENT, GUARD, RECOVER = "agent", "guard", "recover"
+# Whose lease ran out still has to stop its server, 8 to 10 s as measured.
+_STOPPING_S = 60.0
+# One try of a guard: members are waited for, a server is asked to end, then killed.
+_TRY_S = 180.0
 
 
 class Process(NamedTuple):
@@ -63,6 +67,16 @@ class Lease:
     def is_kept(self) -> bool:
         """Whether the session was left as it is on purpose, for a later revert."""
         return self.deadline_s is None and not self.ended
+
+    def limit_s(self) -> Optional[float]:
+        """How long its holder may give no sign of life and be there all the same; `None`: for ever.
+
+        The longest that nobody renews it, and the work that follows its end.
+        """
+        if self.deadline_s is None:
+            return None
+        unseen_s = self.lease_s if self.by == AGENT else _TRY_S
+        return unseen_s + self.grace_s + _STOPPING_S
 
 
 def now_s() -> float:

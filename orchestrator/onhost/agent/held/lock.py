@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import json
 import os
 from typing import List, NamedTuple, Optional
@@ -68,12 +69,14 @@ class Seen(NamedTuple):
     """A lock that stands: what it says, and whether that may be acted upon.
 
     The folder may be another user's, who can put any lock there: it only counts for who is told
-    that the install is held, unless the file itself is ours or root's.
+    that the install is held, unless the file itself is ours or root's. `stamp` is another one
+    whenever its holder gave a sign of life.
     """
 
     holder: Holder
     uid: int
     is_trusted: bool
+    stamp: str = ""
 
 
 def look(path: str) -> Optional[Seen]:
@@ -84,7 +87,7 @@ def look(path: str) -> Optional[Seen]:
         return None
     except (OSError, ValueError):
         return Seen({}, -1, False)
-    return Seen(parse_holder(found.data), found.uid, found.is_trusted)
+    return Seen(parse_holder(found.data), found.uid, found.is_trusted, found.stamp)
 
 
 def read(path: str) -> Optional[Holder]:
@@ -108,10 +111,47 @@ def is_mine(found: Optional[Holder], holder: Holder) -> bool:
     return found is not None and all(found.get(name) == holder[name] for name in names)
 
 
+def is_handed_over(found: Holder, holder: Holder) -> bool:
+    """Whether a lock that was read is of this session, but another machine has it by now."""
+    same = all(found.get(name) == holder[name] for name in ("session", "host", "since"))
+    return same and found.get("taken_from") is not None and not is_mine(found, holder)
+
+
 def update(path: str, holder: Holder) -> None:
     """Write our own lock anew, as when its time changes; leaves anybody else's alone."""
-    if not is_mine(read(path), holder):
-        return
+    if is_mine(read(path), holder):
+        _replace(path, holder)
+
+
+def beat(path: str, holder: Holder) -> None:
+    """Let our own lock show that its holder lives; another machine has no other way to see it.
+
+    Its time is all that changes, which takes no room on a disk and no line in a journal.
+    """
+    if is_mine(read(path), holder):
+        os.utime(path)
+
+
+def hand_over(path: str, seen: Seen, holder: Holder) -> bool:
+    """Put another holder into a lock that still is what was seen; false where it is not.
+
+    Of several that try one succeeds, on whatever host: the lock of the file that is replaced is
+    theirs in turn. `OSError` where the file system has no such locks.
+    """
+    fd = untrusted.open_to_write(path)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if look(path) != seen:
+            return False
+        _replace(path, holder)
+        return True
+    except BlockingIOError:
+        return False
+    finally:
+        os.close(fd)
+
+
+def _replace(path: str, holder: Holder) -> None:
     draft = temporary(path, holder)
     with contextlib.suppress(FileNotFoundError):
         os.unlink(draft)

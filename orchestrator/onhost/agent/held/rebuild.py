@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
+import tempfile
 from typing import Callable, Mapping
 
 from ..refusal import Refusal
 from . import lease
 from .journal import sync_dir
 from .state import JOURNAL, was_ended
+
+_REFUGE = "sgldbg-lost-"
 
 
 def make_dirs(directory: str) -> None:
@@ -46,6 +50,30 @@ def give_back(
             _write(os.path.join(directory, name), contents[name])
         sync_dir(directory)
     return JOURNAL in missing
+
+
+def make_refuge() -> str:
+    """A state directory for a session whose own one takes nothing any more; its lock names it."""
+    return tempfile.mkdtemp(prefix=_REFUGE)
+
+
+def is_refuge(state_dir: str) -> bool:
+    """Whether `make_refuge` has made this directory, for one session."""
+    return os.path.basename(state_dir).startswith(_REFUGE)
+
+
+def leave_refuge(state_dir: str, ended: str) -> None:
+    """Remove such a directory with the journal that was filed away as `ended`.
+
+    What a revert by force has kept of somebody's files there stays, and the directory with it.
+    """
+    shutil.rmtree(ended, ignore_errors=True)
+    for name in ("ended", "sessions"):
+        for folder, _, _ in os.walk(os.path.join(state_dir, name), topdown=False):
+            with contextlib.suppress(OSError):
+                os.rmdir(folder)
+    with contextlib.suppress(OSError):
+        os.rmdir(state_dir)
 
 
 def _unmake(directory: str) -> None:

@@ -76,6 +76,7 @@ class SessionState:
         self.journal = Journal(os.path.join(directory, JOURNAL), on_line)
         self.facts = Facts(self.journal.records)
         self.beat = 0
+        self.seen: Dict[str, Any] = {}  # the other hosts of a shared install, since when
         self._threads = threading.RLock()
         self._depth = 0
 
@@ -214,6 +215,7 @@ class SessionState:
             "deadline_s": deadline_s,
             "state_dir": self.state_dir,
             "moved": self.is_moved,
+            "taken_from": begun.get("taken_from"),
             "machine": begun.get("machine"),
             "processes": lease.read_process_space(),
             "guard": self.facts.guard,

@@ -22,10 +22,11 @@ Fits = Callable[[Any], bool]
 
 
 class Found(NamedTuple):
-    """What was read, and whose the file is that it was read from."""
+    """What was read, whose the file is that it was read from, and which state of which file."""
 
     data: bytes
     uid: int
+    stamp: str = ""
 
     @property
     def is_trusted(self) -> bool:
@@ -45,7 +46,7 @@ def read(path: str, limit_bytes: int = LIMIT_BYTES) -> Found:
         data = file.read(limit_bytes + 1)
     if len(data) > limit_bytes:
         raise OSError("`%s` is larger than %d bytes" % (path, limit_bytes))
-    return Found(data, seen.st_uid)
+    return Found(data, seen.st_uid, "%d.%d" % (seen.st_ino, seen.st_mtime_ns))
 
 
 def open_to_write(path: str, flags: int = 0, mode: int = 0o644) -> int:

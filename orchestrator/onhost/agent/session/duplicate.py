@@ -57,7 +57,8 @@ def _begin(holder: Holder) -> Record:
     named = {name: holder[name] for name in names}
     probe_dir = probedir.find_path(session, host)
     named.update(session=session, host=host, probe_dir=probe_dir)
-    return dict(named, kind="intent", step="begin", moved=holder.get("moved", False))
+    named.update(moved=holder.get("moved", False), taken_from=holder.get("taken_from"))
+    return dict(named, kind="intent", step="begin")
 
 
 def _is_same(path: str, holder: Holder) -> bool:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-import tempfile
 from typing import Callable, Dict, Optional, Tuple
 
+from ..files.shared import SEEN
 from ..held import journal, lease, rebuild
 from ..held.lease import Lease
 from ..held.state import JOURNAL
@@ -54,7 +54,7 @@ class Memory:
         found = lease.read(self.directory)
         if found is not None:
             self._lease = found
-        for name in (SERVER, SHM):
+        for name in (SERVER, SHM, SEEN):
             with contextlib.suppress(OSError):
                 self._read(name, lambda data: bool(data))
         try:
@@ -96,7 +96,7 @@ class Memory:
         Where a home is gone or takes nothing, files and server must come back all the same.
         """
         self.forget_place()
-        self._place = tempfile.mkdtemp(prefix="sgldbg-lost-")
+        self._place = rebuild.make_refuge()
         self.lost = True
         self.give_back()
 

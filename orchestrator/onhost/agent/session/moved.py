@@ -6,7 +6,7 @@ import os
 import stat
 from typing import Any, Dict, Iterable, List, NamedTuple, Optional
 
-from ..held import lock
+from ..held import lock, sight
 from ..held.state import JOURNAL, session_dir
 from ..refusal import Refusal
 from . import orphan, recover
@@ -34,8 +34,11 @@ def find_all(state_dir: str, package_dirs: Iterable[str] = ()) -> List[Moved]:
 
 
 def _is_within(directory: str, state_dir: str) -> bool:
-    real = os.path.realpath(os.path.join(state_dir, "sessions"))
-    return os.path.realpath(directory).startswith(real + "/")
+    real = os.path.realpath(directory)
+    roots = (state_dir, sight.own_dir(state_dir))
+    return any(
+        real.startswith(os.path.realpath(os.path.join(root, "sessions")) + "/") for root in roots
+    )
 
 
 def find(path: str) -> Optional[Moved]:

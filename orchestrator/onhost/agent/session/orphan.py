@@ -134,8 +134,12 @@ def recover_orphan(one: Orphan, state_dir: str, force: bool = False) -> Value:
         code = "busy" if one.records else "missing"
         raise Refusal(code, "%s: %s" % (describe(one), one.why_not), path=one.path, ended=False)
     one = _move(one, state_dir)
-    debug = _find_debug(one)
+    taken_from = one.holder.get("taken_from")
     text = "its directory was lost: undone from `%s`" % one.path
+    if taken_from is not None:
+        text = "taken over from the machine `%s`: undone from `%s`" % (taken_from, one.path)
+    # A process with its mark would be one of the other machine, as of a container beside us.
+    debug = _find_debug(one) if taken_from is None else []
     records = [one.records[0], {"kind": "report", "by": "", "text": text}, *one.records[1:]]
     if len(debug) == 1:  # one that is known is asked to end before it is killed
         main = {"pid": debug[0].pid, "start_time": debug[0].start_time}

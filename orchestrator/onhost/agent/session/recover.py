@@ -7,8 +7,8 @@ import os
 import time
 from typing import Any, Callable, Dict, List, Optional
 
-from ..files import files, probedir, swap
-from ..held import lease, lock, machine
+from ..files import claim, files, probedir, swap
+from ..held import lease, lock, machine, rebuild
 from ..held.journal import sync_dir
 from ..held.lease import Lease
 from ..held.state import JOURNAL, SessionState, was_ended
@@ -162,6 +162,7 @@ def run_tail(session: SessionState, force: bool = False, trace: Trace = lambda t
             trace("the files are back, the debug life is ending")
 
     with session.locked():
+        claim.beat(session, session.check())
         attempt("staged files", lambda: swap.remove_staged(session))
         stopped = attempt("stopping the debug life", lambda: _stop_debug(session, early))
         reports = attempt("the files", lambda: swap.revert(session, force))
@@ -228,7 +229,9 @@ def end(session: SessionState) -> None:
         session.note("ended")
         _end_lease(session)
         dismiss_guard(session)
-        file_away(session)
+        ended = file_away(session)
+        if rebuild.is_refuge(session.state_dir):  # nobody would ever look there for it again
+            rebuild.leave_refuge(session.state_dir, ended)
 
 
 def _end_lease(session: SessionState) -> None:

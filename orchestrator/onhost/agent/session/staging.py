@@ -134,7 +134,7 @@ def _locked(path: str, found: Optional[Holder]) -> Refusal:
         return Refusal("locked", "`%s` is locked, but `%s` cannot be read" % (folder, path))
     until = found.get("until")
     held = lease.read(session_dir(found["state_dir"], found["session"], found["host"]))
-    if held is not None:  # renewed since the lock was written
+    if held is not None and held.boot_id == lease.read_boot_id():  # renewed since it was written
         until = claim.wall_of(held.deadline_s)
     message = "`%s` is held by %s (session `%s`) since %s%s" % (
         folder,

@@ -7,11 +7,11 @@ import os
 from typing import Any, Dict, Iterable, List, Optional
 
 from ..files import files
-from ..held import journal, lease, lock, machine, untrusted
+from ..held import journal, lease, lock, machine, sight, untrusted
 from ..held.facts import Facts, PlannedFile
 from ..held.lease import Lease
 from ..held.state import JOURNAL
-from . import begin, moved, orphan
+from . import begin, moved, orphan, takeover
 
 Session = Dict[str, Any]
 
@@ -20,16 +20,51 @@ def sessions(state_dir: str, package_dirs: Iterable[str] = ()) -> List[Session]:
     """Every session that has not ended, by name and host: those of this state directory, then
     those that had to be made anew elsewhere, then those of which only a lock is left.
     """
-    root = os.path.join(state_dir, "sessions")
     found = []
-    for name in _names(root):
-        for host in _names(os.path.join(root, name)):
-            with contextlib.suppress(FileNotFoundError, NotADirectoryError):  # or it ended just now
-                found.append(read_session(os.path.join(root, name, host)))
+    for top in takeover.list_roots(state_dir):
+        root = os.path.join(top, "sessions")
+        for name in _names(root):
+            for host in _names(os.path.join(root, name)):
+                with contextlib.suppress(FileNotFoundError, NotADirectoryError):  # ended just now
+                    found.append(read_session(os.path.join(root, name, host)))
     for one in moved.find_all(state_dir, package_dirs):
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):
             found.append(read_moved(one))
-    return found + [read_orphan(lost) for lost in orphan.find_all(package_dirs)]
+    found += [read_orphan(lost) for lost in orphan.find_all(package_dirs)]
+    # A host that shares an install shows it itself. What a shared home says is less than the lock.
+    shown = {one["session"] for one in found if not one["elsewhere"]}
+    abroad = [one for one in takeover.find_all(package_dirs) if one.names[0] not in shown]
+    better = {tuple(one.names) for one in abroad}
+    found = [one for one in found if (one["session"], one["host"]) not in better]
+    return found + [read_abroad(one, state_dir) for one in abroad]
+
+
+def read_abroad(one: takeover.Abroad, state_dir: str) -> Session:
+    """A session of another machine whose install is seen from here, as its lock and the disk show
+    it; how long that lock has been silent is counted from the first look at it.
+    """
+    if one.seen.is_trusted:
+        sight.watch(state_dir, one.path, one.seen.stamp)
+    facts, holder = one.facts, one.holder
+    lost = os.path.join(holder["state_dir"], "sessions", *one.names)
+    return dict(
+        _ELSEWHERE,
+        session=holder["session"],
+        host=holder["host"],
+        root=facts.root,
+        holder=holder["holder"],
+        since=holder["since"],
+        state=_OTHER % holder["hostname"],
+        now_s=lease.now_s(),
+        lease_s=0.0,
+        server="untouched",
+        ran=False,
+        files=_show_files(facts),
+        report=[],
+        elsewhere=holder["hostname"],
+        lock=one.path,
+        lost=untrusted.plain(lost),
+    )
 
 
 def read_moved(one: moved.Moved) -> Session:
