@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 from orchestrator.errors import HostError
 from orchestrator.model.inventory import Install, LaunchAdopt, Server
-from orchestrator.servers.life import Life, find_value, join, shown
+from orchestrator.servers.life import Life, join, shown
 
 # What `sglang.launch_server` listens on when it is not told.
 DEFAULT_PORT = 30000
@@ -129,17 +129,22 @@ def show(found: Public) -> str:
     return f"pid {found['pid']} of {found['user']}, listening on {ports}: {line}"
 
 
-def _number(text: str | None) -> int | None:
-    return int(text) if text is not None and text.isdigit() else None
+def read_number(found: Public, name: str) -> int | None:
+    """A number of a server's arguments, by its name in the agent's `given`."""
+    text = found["given"]["values"].get(name, "")
+    return int(text) if text.isascii() and text.isdigit() else None
 
 
 def _node_rank(found: Public) -> int | None:
-    return _number(find_value(found["argv"], "--node-rank"))
+    return read_number(found, "node_rank")
 
 
 def _nodes(found: Public) -> int | None:
-    return _number(find_value(found["argv"], "--nnodes"))
+    return read_number(found, "nnodes")
 
 
-def _port_argument(found: Public) -> int:
-    return _number(find_value(found["argv"], "--port")) or DEFAULT_PORT
+def _port_argument(found: Public) -> int | None:
+    given = read_number(found, "port")
+    if given is None and "port" not in found["given"]["unknown"]:
+        return DEFAULT_PORT
+    return given

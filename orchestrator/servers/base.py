@@ -21,7 +21,7 @@ from orchestrator.model.inventory import (
 )
 from orchestrator.servers.adopt import choose, find_port, is_title, require_restorable, show
 from orchestrator.servers.life import Life, debug_life, for_host, join, shown
-from orchestrator.servers.ready import require_free_port
+from orchestrator.servers.ports import require_port
 from orchestrator.servers.supervised import Supervised, find_pair, find_unit
 
 __all__ = [
@@ -135,7 +135,7 @@ def _find_command(
         running = [c for c in candidates if is_title(c) and find_port(server) in c["ports"]]
     if not running:
         if rank == 0:
-            _require_free_port(agent, server, candidates)
+            _require_port(agent, server, life, candidates)
         return Found(host.name, None, life)
     if len(running) > 1:
         raise HostError(
@@ -151,13 +151,13 @@ def _find_command(
     return Found(host.name, running[0], _life_of(running[0]))
 
 
-def _require_free_port(
-    agent: AgentClient, server: Server, candidates: Sequence[Mapping[str, Any]]
+def _require_port(
+    agent: AgentClient, server: Server, life: Life, candidates: Sequence[Mapping[str, Any]]
 ) -> None:
     """Most often it is the server meant that has the port, started by another command line."""
     port = find_port(server)
     try:
-        require_free_port(agent, port)
+        require_port(agent, port, None, life)
     except HostError as error:
         owners = [c for c in candidates if port in c["ports"]]
         error.notes = (*error.notes, *(f"seen: {show(c)}" for c in owners))

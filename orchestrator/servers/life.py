@@ -151,17 +151,6 @@ def is_flag(word: str) -> bool:
     return word.startswith("-") and not re.fullmatch(r"-|-\d[\d.e+-]*", word)
 
 
-def find_value(argv: Sequence[str], flag: str) -> str | None:
-    """The value of `--flag value` or `--flag=value`; the last one counts, as in argparse."""
-    found = None
-    for index, word in enumerate(argv):
-        if word.startswith(flag + "="):
-            found = word[len(flag) + 1 :]
-        elif word == flag and index + 1 < len(argv):
-            found = argv[index + 1]
-    return found
-
-
 def _remove(argv: list[str], flag: str) -> list[str]:
     """Take every occurrence of a flag with its values out of `argv`; returns what was taken."""
     removed: list[str] = []

@@ -6,12 +6,14 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import urlsplit
 
 from orchestrator.agent.client import AgentClient
 from orchestrator.errors import HostError
 from orchestrator.model.inventory import Server
 from orchestrator.servers.adopt import find_port
 from orchestrator.servers.output import NewLines, read_last_words, with_outputs
+from orchestrator.servers.ports import port_taken
 from orchestrator.servers.progress import find_progress
 from orchestrator.servers.workers import Workers, worker_died
 
@@ -20,8 +22,6 @@ _PROGRESS_S = 1.0
 # SGLang's own health check gives up after 20 s.
 _HEALTH_TIMEOUT_S = 25.0
 _REAL = "/health_generate"
-# Who starts a server like this wants the first forward to be one of their own.
-_NO_WARMUP = "--skip-server-warmup"
 
 Progress = Callable[[str], None]
 
@@ -33,13 +33,6 @@ class ReadyReport:
     host: str
     seconds: float
     how: str
-
-
-def require_free_port(agent: AgentClient, port: int) -> None:
-    """Raises `HostError` `port-taken`, naming who listens there."""
-    state = agent.call("life", {"pid": None, "start_time": None, "port": port}).value
-    if state["listening"]:
-        raise _port_taken(agent.host, port, state)
 
 
 def wait_ready(
@@ -116,7 +109,7 @@ class _Watch:
             # A worker that was forked while the agent looked is not in its tree yet.
             state = self._read_life(port)
         if state["owner"] is not None:
-            raise _port_taken(self.agent.host, port, state)
+            raise port_taken(self.agent.host, port, [state["owner"]])
         if not state["owns_port"]:
             return ""
         base = self.server.url.rstrip("/")
@@ -130,9 +123,13 @@ class _Watch:
         return f"{how}, {_REAL} as well" if real else ""
 
     def _may_generate(self) -> bool:
-        """Whether the user lets a request of somebody else's be the first that the model sees."""
+        """Whether the user lets a request of somebody else's be the first that the model sees.
+
+        Who starts a server with `--skip-server-warmup` wants to send it.
+        """
         asked = {"pid": self.life["pid"], "start_time": self.life["start_time"]}
-        return _NO_WARMUP not in self.agent.call("describe", asked).value["argv"]
+        given = self.agent.call("describe", asked).value["given"]["values"]
+        return given.get("skip_warmup") != "true"
 
     def ask_other(self, first_ready: Callable[[], bool]) -> str:
         """How another rank shows that it is ready, or an empty text."""
@@ -168,7 +165,13 @@ class _Watch:
         return f"allow it more time: `ready: {{timeout: ...}}` of server `{self.server.name}`"
 
     def _read_life(self, port: int | None) -> Any:
-        asked = {"pid": self.life["pid"], "start_time": self.life["start_time"], "port": port}
+        asked = {
+            "pid": self.life["pid"],
+            "start_time": self.life["start_time"],
+            "port": port,
+            # Only who would answer there is taken for an old server.
+            "address": urlsplit(self.server.url).hostname,
+        }
         state = self.agent.call("life", asked).value
         if not state["alive"]:
             raise died(self.agent, self.server, self.life, state, time.monotonic() - self._began)
@@ -211,14 +214,4 @@ def died(
         host=agent.host,
         code="died",
         tail=read_last_words(agent, life),
-    )
-
-
-def _port_taken(host: str, port: int, state: Mapping[str, Any]) -> HostError:
-    owner = state["owner"] or "a process that we may not see"
-    return HostError(
-        f"port {port} is taken by {owner}",
-        host=host,
-        code="port-taken",
-        hints=["stop that process, or give the server another port"],
     )

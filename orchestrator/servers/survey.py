@@ -6,22 +6,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from orchestrator.servers.adopt import DEFAULT_PORT, is_title, suggest
-from orchestrator.servers.life import find_value
+from orchestrator.servers.adopt import DEFAULT_PORT, read_number, suggest
 
-# The flags of all releases, the word that is shown first.
-_SIZES = {
-    "tp": ("--tp-size", "--tensor-parallel-size", "--tp"),
-    "pp": ("--pp-size", "--pipeline-parallel-size", "--pp"),
-    "dp": ("--dp-size", "--data-parallel-size", "--dp"),
-    "ep": ("--ep-size", "--expert-parallel-size", "--ep"),
-}
-_MODEL = ("--model-path", "--model")
+_SIZES = ("tp", "pp", "dp", "ep")
 
 
 @dataclass(frozen=True, slots=True)
 class Sight:
     """One server as it is seen. `port` is the one that it was told to listen on.
+
+    What its arguments leave open is `None`, and `unsure` says why nobody can tell.
 
     `ranks` are the labels of its schedulers here, `logs` the files that its output goes to, `gpus`
     is `None` where nobody can tell, `refusal` says why it could not be adopted, and `hints` what
@@ -41,15 +35,16 @@ class Sight:
     logs: tuple[str, ...]
     run_by: str | None
     wrapper: str | None
+    unsure: str
     refusal: str
     hints: tuple[str, ...]
 
 
 def read_sight(row: Mapping[str, Any]) -> Sight:
     """The sight of one row of the agent's `survey`; nothing in it is a secret."""
-    argv: Sequence[str] = row["argv"]
-    sizes = {name: _find_number(argv, flags) for name, flags in _SIZES.items()}
-    nodes = _find_number(argv, ("--nnodes",))
+    values: Mapping[str, str] = row["given"]["values"]
+    sizes = {name: read_number(row, name) for name in _SIZES}
+    nodes = read_number(row, "nnodes")
     outputs = [row[name] for name in ("stdout", "stderr")]
     files = [output["path"] for output in outputs if output["kind"] == "file"]
     return Sight(
@@ -57,30 +52,33 @@ def read_sight(row: Mapping[str, Any]) -> Sight:
         user=row["user"],
         uptime_s=row["uptime_s"],
         port=_find_port(row),
-        model=next((v for v in (find_value(argv, flag) for flag in _MODEL) if v), None),
+        model=values.get("model") or None,
         sizes={name: size for name, size in sizes.items() if size is not None},
-        node=None if nodes is None else (_find_number(argv, ("--node-rank",)) or 0, nodes),
-        role=find_value(argv, "--disaggregation-mode"),
+        node=_find_node(row, nodes),
+        role=values.get("role"),
         ranks=tuple(sorted(filter(None, (_find_rank(w["title"]) for w in row["workers"])))),
         gpus=None if row["gpus"] is None else tuple(row["gpus"]),
         logs=tuple(dict.fromkeys(files)),
         run_by=row["supervisor"],
         wrapper=row["wrapper"],
+        unsure=row["given"]["why"],
         refusal=row["why"],
         hints=() if row["restorable"] else tuple(suggest(row, adopting=True)),
     )
 
 
 def _find_port(row: Mapping[str, Any]) -> int | None:
-    if is_title(row):
-        return row["ports"][0] if row["ports"] else None
-    given = find_value(row["argv"], "--port")
-    return int(given) if given is not None and given.isdigit() else DEFAULT_PORT
+    """The port of its arguments; where they cannot be read, the only one that it listens on."""
+    given = read_number(row, "port")
+    if given is not None or "port" not in row["given"]["unknown"]:
+        return given if given is not None else DEFAULT_PORT
+    return row["ports"][0] if len(row["ports"]) == 1 else None
 
 
-def _find_number(argv: Sequence[str], flags: Sequence[str]) -> int | None:
-    values = [v for v in (find_value(argv, flag) for flag in flags) if v is not None]
-    return int(values[-1]) if values and values[-1].isdigit() else None
+def _find_node(row: Mapping[str, Any], nodes: int | None) -> tuple[int, int] | None:
+    if nodes is None or "node_rank" in row["given"]["unknown"]:
+        return None
+    return read_number(row, "node_rank") or 0, nodes
 
 
 def _find_rank(title: str) -> str:
@@ -109,6 +107,8 @@ def describe_sight(sight: Sight, name: str | None = None) -> list[str]:
         lines.append(f"  run by {sight.run_by.rstrip(',')}")
     if sight.wrapper:
         lines.append(f"  child of {sight.wrapper}, which is not started again with it")
+    if sight.unsure:
+        lines.append(f"  not all of its arguments are known: {sight.unsure}")
     if sight.refusal:
         lines.append(f"  cannot be adopted: {sight.refusal}")
         lines += [f"  hint: {hint}" for hint in sight.hints]

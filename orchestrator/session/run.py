@@ -136,7 +136,8 @@ class Run:
         if writes:
             fleet.each("leftovers", observe.end_leftovers)
         install = job.inventory.installs[job.server.install]
-        look = observe.look(self.session_id, job.server, install, job.patches)
+        restart = job.session.restart
+        look = observe.look(self.session_id, job.server, install, job.patches, restart)
         fleet.each("look", look, may_leave=True)
         views = [m.view for m in fleet.members if m.view is not None]
         plan = engine.plan(self.session_id, job.patches, views, job.runtime_source)

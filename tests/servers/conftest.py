@@ -29,6 +29,7 @@ import argparse, http.server, json, os, socketserver, sys, time
 parser = argparse.ArgumentParser()
 for flag, default in (("--port", 0), ("--node-rank", 0), ("--nnodes", 1)):
     parser.add_argument(flag, type=int, default=default)
+parser.add_argument("--host", default="127.0.0.1")
 parser.add_argument("--mode", default="")
 parser.add_argument("--health", default="200")
 parser.add_argument("--real", default="404")  # what /health_generate answers
@@ -69,7 +70,7 @@ if args.mode == "deaf":  # as the nodes but the first of 0.5.23; its worker take
 class Server(socketserver.ThreadingTCPServer):
     allow_reuse_address = daemon_threads = True
 if args.mode != "silent":
-    server = Server(("127.0.0.1", args.port), Handler)
+    server = Server((args.host, args.port), Handler)
 if args.mode == "title":  # as setproctitle does
     package = os.path.basename(os.path.dirname(os.path.abspath(__file__)))
     fields = open("/proc/self/stat").read().rpartition(")")[2].split()

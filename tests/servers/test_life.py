@@ -7,7 +7,7 @@ import pytest
 from orchestrator.model.inventory import Host, LaunchCommand
 from orchestrator.model.session import Restart
 from orchestrator.servers.base import Life, debug_life, for_host, shown
-from orchestrator.servers.life import find_value, is_secret
+from orchestrator.servers.life import is_secret
 
 BASE = ("python", "-m", "sglang.launch_server")
 QUIET = {"SGLANG_ENABLE_HEALTH_ENDPOINT_GENERATION": "0"}
@@ -89,10 +89,3 @@ def test_the_command_of_a_host():
     life = for_host(launch, Host("gpu02", address="10.0.0.2"), 1, 2)
     assert life == Life(filled, {"HOST": "gpu02", "ADDR": "10.0.0.2"}, (), "/srv/gpu02")
     assert for_host(launch, Host("gpu02"), 1, 2).env_set["ADDR"] == "gpu02"
-
-
-def test_values_of_flags():
-    """Both spellings; the last one counts, as it does for the server."""
-    assert find_value(["--port", "1", "--port=2"], "--port") == "2"
-    assert find_value(["--port=2", "--port"], "--port") == "2"
-    assert find_value(["--ports", "1"], "--port") is None

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.onhost.agent.look.pristine import check_package
+from orchestrator.onhost.agent.proc.arguments import find_given
 from orchestrator.servers.survey import describe_origin, describe_sight, read_sight
 
 from .conftest import Bench
@@ -41,9 +42,15 @@ ROW = {
 }
 
 
+def with_given(row: dict) -> dict:
+    """The row as the agent completes it from the command line."""
+    argv = row["argv"] if len(row["argv"]) > 1 else []
+    return {**row, "given": find_given(argv, "/")._asdict()}
+
+
 def test_everything_is_shown():
     """Model, sizes, port, node, role, ranks, GPUs and logs stand in the lines, secrets do not."""
-    sight = read_sight(ROW)
+    sight = read_sight(with_given(ROW))
     assert describe_sight(sight) == [
         "server pid 12 of kim, port 30000, up 3 h 12 min, tp 8, dp 2, node 1 of 2,"
         " decode server: /models/kimi",
@@ -116,7 +123,7 @@ def test_everything_is_shown():
 )
 def test_what_to_write_instead(change, lines):
     """Each refusal names what to write into the inventory."""
-    sight = read_sight({**ROW, **change, "restorable": False})
+    sight = read_sight(with_given({**ROW, **change, "restorable": False}))
     assert describe_sight(sight)[4:] == lines
 
 
@@ -128,6 +135,38 @@ def test_a_live_server(agent, bench: Bench, port):
     assert (sight.pid, sight.port, sight.logs) == (child.pid, port, (bench.stderr,))
     assert sight.uptime_s < 30
     assert sight.ranks == ()
+
+
+@pytest.mark.parametrize(
+    ("words", "ports", "head", "unsure"),
+    [
+        ("--config c.yaml", [31000], "port 31000, up 3 h 12 min, tp 4: /models/kimi", ""),
+        (
+            "--config c.yaml --po 31001 --tp=2",
+            [],
+            "port 31001, up 3 h 12 min, tp 2: /models/kimi",
+            "",
+        ),
+        ("--config no.yaml", [31000], "port 31000, up 3 h 12 min: model unknown", "no.yaml"),
+        ("--config no.yaml", [1, 2], "port unknown, up 3 h 12 min: model unknown", "no.yaml"),
+        ("--model-p /m --config no.yaml", [], "port unknown, up 3 h 12 min: /m", "no.yaml"),
+        ("--model-p /m", [], "port 30000, up 3 h 12 min: /m", ""),
+    ],
+)
+def test_a_server_of_a_file(tmp_path: Path, words, ports, head, unsure):
+    """What `--config` says counts below the command line; a file nobody can read is no default."""
+    (tmp_path / "c.yaml").write_text("port: 31000\ntp-size: 4\nmodel: /models/kimi\n")
+    argv = ["python", "-m", "sglang.launch_server", *words.split()]
+    given = find_given(argv, str(tmp_path))._asdict()
+    row = {**ROW, "argv": argv, "ports": ports, "given": given, "workers": [], "gpus": None}
+    lines = describe_sight(read_sight(row))
+    assert lines[0] == f"server pid 12 of kim, {head}"
+    assert lines[2:] == [
+        f"  not all of its arguments are known: `{tmp_path}/{unsure}` cannot be read: No such file"
+        " or directory"
+        for _ in [unsure]
+        if unsure
+    ]
 
 
 def make_install(folder: Path) -> Path:

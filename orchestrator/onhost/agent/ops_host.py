@@ -19,7 +19,7 @@ from .proc import procfs
 from .proc.describe import describe, public
 from .proc.launch import read_exit
 from .proc.mains import find_mains
-from .server import systemd
+from .server import ports, systemd
 from .server.process import is_alive, name_owner
 from .session.status import sessions
 
@@ -97,19 +97,21 @@ def _http(context: Context, args: Args, raw: bytes) -> Result:
 
 def _life(context: Context, args: Args, raw: bytes) -> Result:
     pid: Optional[int] = args.get("pid")
-    port = args.get("port")
     tree: List[procfs.Stat] = []
     if pid is not None and is_alive(pid, args["start_time"]):
         tree = [stat for stat in procfs.find_tree(pid, procfs.read_all()) if stat.alive]
-    listeners = procfs.list_listeners(pid if tree else None)
-    inodes = [item.inode for item in listeners if item.port == port]
-    ours = procfs.find_owner(inodes, [stat.pid for stat in tree]) if inodes else None
+    pids, network, port = [stat.pid for stat in tree], pid if tree else None, args.get("port")
+    owned = port is not None and bool(ports.find_addresses(port, pids, network))
+    host = args.get("address")
+    rivals: List[ports.Rival] = []
+    if port is not None and not owned:
+        wanted = None if host is None else ports.resolve(host)
+        rivals = ports.find_rivals(port, wanted, pids, network)
     value = {
         "alive": bool(tree),
         "exit": read_exit(pid) if pid is not None and not tree else None,
-        "listening": bool(inodes),
-        "owns_port": ours is not None,
-        "owner": _find_owner(inodes) if inodes and ours is None else None,
+        "owns_port": owned,
+        "owner": name_owner(rivals[0].pid) if rivals else None,
         "ports": procfs.find_ports(pid) if pid is not None and tree else [],
         "processes": [
             {
@@ -124,17 +126,19 @@ def _life(context: Context, args: Args, raw: bytes) -> Result:
     return value, b""
 
 
+def _rivals(context: Context, args: Args, raw: bytes) -> Result:
+    found = ports.find_in_the_way(
+        args["port"], args.get("pid"), args.get("start_time"), args["argv"], args["cwd"]
+    )
+    return [dict(rival._asdict(), owner=name_owner(rival.pid)) for rival in found], b""
+
+
 def _orphans(context: Context, args: Args, raw: bytes) -> Result:
     return find_orphans(args["package"]), b""
 
 
 def _killed(context: Context, args: Args, raw: bytes) -> Result:
     return find_killed(args["processes"]), b""
-
-
-def _find_owner(inodes: Any) -> Optional[str]:
-    """Whoever listens there instead of us, in words."""
-    return name_owner(procfs.find_owner(inodes, procfs.list_pids()))
 
 
 def _tail(context: Context, args: Args, raw: bytes) -> Result:
@@ -181,6 +185,7 @@ OPS: Dict[str, Op] = {
     "check-code": _check_code,
     "http": _http,
     "life": _life,
+    "rivals": _rivals,
     "orphans": _orphans,
     "killed": _killed,
     "tail": _tail,

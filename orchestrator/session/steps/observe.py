@@ -10,8 +10,10 @@ from orchestrator.errors import HostError
 from orchestrator.model.inventory import Install, LaunchCommand, Server
 from orchestrator.model.patch import Patch
 from orchestrator.model.plan import Plan
+from orchestrator.model.session import Restart
 from orchestrator.planning.view import HostView
-from orchestrator.servers.base import Found, Life, find, for_host
+from orchestrator.servers.base import Found, Life, debug_life, find, find_port, for_host
+from orchestrator.servers.ports import require_port
 from orchestrator.session.hosts.contact import show_time
 from orchestrator.session.hosts.member import Member
 from orchestrator.session.steps.regain import tell_lost
@@ -40,14 +42,14 @@ def connect(transport: Transport) -> Callable[[Member], str]:
 
 
 def look(
-    session_id: str, server: Server, install: Install, patches: Sequence[Patch]
+    session_id: str, server: Server, install: Install, patches: Sequence[Patch], restart: Restart
 ) -> Callable[[Member], str]:
     """The stage that fills in each member's server, install and view of the files."""
 
     def act(member: Member) -> str:
         nodes = len(server.hosts)
         try:
-            member.found = find_life(member, server, install, nodes)
+            member.found = find_life(member, server, install, nodes, restart)
             member.install = locate(member, server, install)
         except HostError as error:
             raise blame_session(member, server, install, nodes, error) from None
@@ -59,10 +61,19 @@ def look(
     return act
 
 
-def find_life(member: Member, server: Server, install: Install, nodes: int) -> Found:
-    """Find the member's part of the server; errors name the inventory's line of the server."""
+def find_life(
+    member: Member, server: Server, install: Install, nodes: int, restart: Restart | None = None
+) -> Found:
+    """Find the member's part of the server; errors name the inventory's line of the server.
+
+    Its port must be free for it once it is stopped, also with what `restart` changes.
+    """
     try:
-        return find(member.channel, server, install, member.host, member.rank, nodes)
+        found = find(member.channel, server, install, member.host, member.rank, nodes)
+        if member.rank == 0:
+            life = found.original if restart is None else debug_life(found.original, restart)
+            require_port(member.channel, find_port(server), found.description, life)
+        return found
     except HostError as error:
         if error.code in _ABOUT_SERVER:
             error.span = server.span

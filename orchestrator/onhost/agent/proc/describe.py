@@ -9,7 +9,7 @@ import stat as stat_module
 from typing import Any, Dict, List, Mapping, Optional, Sequence
 
 from ..refusal import Refusal
-from . import commandline, mempolicy, priority, procfs, supervisor
+from . import arguments, commandline, mempolicy, priority, procfs, supervisor
 
 Description = Dict[str, Any]
 
@@ -23,6 +23,7 @@ _PUBLIC = (
     "exe",
     "python",
     "ports",
+    "given",
     "stdout",
     "stderr",
     "cgroup",
@@ -52,6 +53,7 @@ def describe(pid: int, start_time: Optional[int] = None) -> Description:
     if stat is None or not stat.alive or (start_time is not None and stat.start_time != start_time):
         raise Refusal("gone", "process %d is gone" % pid, pid=pid)
     data = procfs.read_cmdline(pid)
+    listening = procfs.find_listening(pid)
     description: Description = {
         "pid": pid,
         "start_time": stat.start_time,
@@ -60,7 +62,8 @@ def describe(pid: int, start_time: Optional[int] = None) -> Description:
         "cwd": procfs.read_link("/proc/%d/cwd" % pid),
         "exe": procfs.read_link("/proc/%d/exe" % pid),
         "environ": procfs.read_environ(pid),
-        "ports": procfs.find_ports(pid),
+        "ports": sorted({item.port for item in listening}),
+        "listening": [[item.address, item.port] for item in listening],
         "stdout": describe_output(pid, 1),
         "stderr": describe_output(pid, 2),
         "cgroups": supervisor.read_cgroups(pid),
@@ -73,6 +76,7 @@ def describe(pid: int, start_time: Optional[int] = None) -> Description:
     description.update(_read_scheduling(pid))
     description["cgroup"] = supervisor.find_path(description["cgroups"])
     description["python"] = _find_python(description)
+    description["given"] = _find_given(description)
     if procfs.read_stat(pid) is None:
         raise Refusal("gone", "process %d is gone" % pid, pid=pid)
     return judge({name: value for name, value in description.items() if value is not None})
@@ -118,7 +122,15 @@ def with_command(
     changed = dict(description, argv=list(argv), environ=dict(environ), intact=True)
     changed["cwd"] = cwd or description.get("cwd") or "/"
     changed["python"] = commandline.find_executable(argv[0], environ, changed["cwd"])
+    changed["given"] = _find_given(changed)
     return judge(changed)
+
+
+def _find_given(description: Description) -> Description:
+    """What its arguments say of it; nothing where a title stands over them."""
+    argv = description["argv"] if description["intact"] else []
+    cwd = description.get("cwd") or "/"
+    return arguments.find_given(argv, cwd, description["pid"])._asdict()
 
 
 def _make_output(path: str) -> Description:

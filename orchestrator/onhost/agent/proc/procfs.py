@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import pwd
 import re
+import socket
+import sys
 import time
 from typing import Dict, Iterable, List, NamedTuple, Optional, Set
 
@@ -13,6 +15,7 @@ from . import commandline
 LISTEN = "0A"
 # The namespace of processes that the machine boots with: include/linux/proc_ns.h.
 _FIRST_PIDS = "pid:[%d]" % 0xEFFFFFFC
+_MAPPED = bytes(10) + b"\xff\xff"
 _SOCKET = re.compile(r"socket:\[(\d+)\]$")
 
 
@@ -35,11 +38,15 @@ class Stat(NamedTuple):
 
 
 class Listener(NamedTuple):
-    """One listening TCP socket; `inode` joins it with the descriptor of its owner."""
+    """One listening TCP socket; `inode` joins it with the descriptor of its owner.
+
+    `address` is an IPv4 one also where a socket of IPv6 was bound to it.
+    """
 
     port: int
     inode: int
     uid: int
+    address: str
 
 
 def read_bytes(path: str) -> Optional[bytes]:
@@ -214,18 +221,33 @@ def list_listeners(pid: Optional[int] = None) -> List[Listener]:
         for line in data.decode().splitlines()[1:]:
             fields = line.split()
             if fields[3] == LISTEN:
-                port = int(fields[1].rpartition(":")[2], 16)
-                found.append(Listener(port, int(fields[9]), int(fields[7])))
+                address, _, port = fields[1].rpartition(":")
+                inode, uid = int(fields[9]), int(fields[7])
+                found.append(Listener(int(port, 16), inode, uid, _parse_address(address)))
     return found
 
 
-def find_ports(pid: int) -> List[int]:
-    """The ports of our own network on which this very process listens.
+def _parse_address(text: str) -> str:
+    """An address as the kernel prints it: words of 32 bits in the machine's own order."""
+    words = [int(text[at : at + 8], 16) for at in range(0, len(text), 8)]
+    data = b"".join(word.to_bytes(4, sys.byteorder) for word in words)
+    if len(data) == 4 or data.startswith(_MAPPED):
+        return socket.inet_ntop(socket.AF_INET, data[-4:])
+    return socket.inet_ntop(socket.AF_INET6, data)
+
+
+def find_listening(pid: int) -> List[Listener]:
+    """The sockets of our own network on which this very process listens.
 
     Behind another network's equal number stands a server that no address of ours means.
     """
     sockets = read_sockets(pid)
-    return sorted({item.port for item in list_listeners() if item.inode in sockets})
+    return [item for item in list_listeners() if item.inode in sockets]
+
+
+def find_ports(pid: int) -> List[int]:
+    """The ports of our own network on which this very process listens."""
+    return sorted({item.port for item in find_listening(pid)})
 
 
 def find_owner(inodes: Iterable[int], pids: Iterable[int]) -> Optional[int]:

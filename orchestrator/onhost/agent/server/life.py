@@ -11,7 +11,7 @@ from typing import Any, Callable, Dict, List, Mapping, Optional
 from ..held import lease
 from ..held.facts import Facts
 from ..held.state import SessionState, write_private
-from ..proc import procfs
+from ..proc import arguments, procfs
 from ..refusal import Refusal
 from . import process, remains
 
@@ -80,6 +80,7 @@ def describe_absent(
     """Journal a server that does not run: its debug life needs a command line all the same."""
     with session.step("describe") as done:
         description = {"argv": argv, "environ": dict(os.environ, **env), "cwd": cwd or "/"}
+        description["given"] = arguments.find_given(argv, cwd or "/")._asdict()
         write_private(session.path(SERVER), {"description": description, "ran": False})
         done.update(ran=False, main=None, uid=os.getuid())
 

@@ -9,7 +9,7 @@ import time
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Set, Tuple
 
 from ..look.tail import read_tail
-from ..proc import commandline, launch, procfs
+from ..proc import arguments, launch, procfs
 from ..proc.mains import find_mains
 from ..refusal import Refusal
 
@@ -19,6 +19,7 @@ _START_S = 300.0
 _SETTLE_S = 60.0
 _POLL_S = 0.1
 _TAIL_LINES = 20
+_EMPTY: Mapping[str, Any] = {"values": {}, "unknown": []}
 
 
 def start(
@@ -145,10 +146,11 @@ def _is_like(
 
     No two servers of one host share both.
     """
-    known = description.get("argv") or []
-    for flag in ("--port", "--node-rank"):
-        wanted = commandline.find_value(words, flag) or commandline.find_value(known, flag)
-        if commandline.find_value(found["argv"], flag) != wanted:
+    asked, known = arguments.find_words(words), description.get("given") or _EMPTY
+    for name in ("port", "node_rank"):
+        if name in found["given"]["unknown"] or (name not in asked and name in known["unknown"]):
+            continue
+        if found["given"]["values"].get(name) != asked.get(name, known["values"].get(name)):
             return False
     return True
 

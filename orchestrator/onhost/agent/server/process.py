@@ -15,7 +15,7 @@ from ..proc import launch, procfs, supervisor
 from ..proc.describe import describe, public, with_command, with_output, with_way
 from ..proc.mains import find_mains
 from ..proc.tree import Tree, is_alive, kill, send, wait_for_end
-from . import remains, ways
+from . import ports, remains, ways
 from .compare import compare
 from .remains import name_owner
 
@@ -74,10 +74,10 @@ def stop(
     Its processes are `main`, everything below it from before the signal on, reparented or not,
     with `session` whatever carries that session in its environment, and without it what the
     `description` saw below its main process. A server that somebody else runs is stopped by them.
-    Then waits until none of them listens on `port` or holds memory of a GPU, and removes the
-    shared memory that was theirs alone; also what nobody uses and was not among `shm_before`,
-    when this life began. `left` says in words what is still there; empty is success. `shm` are
-    the names removed. `meanwhile` is called as soon as the server was asked.
+    Then waits until nobody is in the way of the next life on `port` and none of them holds memory
+    of a GPU, and removes the shared memory that was theirs alone; also what nobody uses and was
+    not among `shm_before`, when this life began. `left` says in words what is still there; empty
+    is success. `shm` are the names removed. `meanwhile` is called as soon as the server was asked.
     """
     began, began_at = time.monotonic(), procfs.read_clock()
     known = description or {}
@@ -85,12 +85,13 @@ def stop(
     tree = Tree(main, session, () if session is not None else known.get("tree") or ())
     tree.record(everywhere=True)
     segments, held = remains.find_segments(tree.pids), remains.find_holders(tree.pids)
+    wanted = None if port is None else _find_wanted(known, tree, port)
     refused = _ask_to_end(tree, way, timeout_s, meanwhile)
     # Who was not told to end will not.
     wait_for_end(tree, began + (0.0 if refused else timeout_s))
     # A supervisor that still runs it would start what we kill anew.
     killed = set() if way is not None and tree.main is not None else kill(tree)
-    left = _wait_until_clear(tree, port, held)
+    left = _wait_until_clear(tree, port, wanted, held)
     left += find_successors(known, tree.pids, began_at)
     uid = known.get("uid", os.getuid())
     removed, shared = _clear_shared(segments, None if left else shm_before, uid)
@@ -121,12 +122,21 @@ def _clear_shared(
     return removed, left + unsure
 
 
-def _wait_until_clear(tree: Tree, port: Optional[int], held: List[Holder]) -> List[str]:
+def _find_wanted(known: Mapping[str, Any], tree: Tree, port: int) -> Optional[Set[str]]:
+    """Where the next life will listen: where this one does, and where the described one did."""
+    here = ports.find_addresses(port, tree.pids)
+    described = ports.find_wanted(known, port)
+    return here | (described or set()) if here else described
+
+
+def _wait_until_clear(
+    tree: Tree, port: Optional[int], wanted: Optional[Set[str]], held: List[Holder]
+) -> List[str]:
     """Wait for the port and the GPUs of what has ended; in words what is still there."""
     left = tree.describe_left()
     if port is not None:
         # Who runs on keeps its port, too.
-        left += remains.wait_for_port(port, tree.pids, 0.0 if left else remains.PORT_S)
+        left += remains.wait_for_port(port, wanted, tree.pids, 0.0 if left else remains.PORT_S)
     return left or remains.wait_for_gpus(held)
 
 

@@ -10,6 +10,7 @@ from typing import Any, Iterable, List, NamedTuple, Optional, Set, Tuple
 from ..look import gpu
 from ..proc import procfs
 from ..proc.shared import FOLDER, list_shared, list_used
+from . import ports
 
 # What SGLang names its own (`sgl_shm_mq_*`, `sglang_loads_*`: left behind by 0.5.16 and 0.5.23
 # even after a clean SIGTERM, 25 MB each) and the semaphores of multiprocessing, which a SIGKILL
@@ -133,17 +134,22 @@ def wait_for_gpus(held: List[gpu.Holder], limit_s: float = _GPU_S) -> List[str]:
     return gpu.describe_held(held)
 
 
-def wait_for_port(port: int, ours: Set[int], limit_s: float = PORT_S) -> List[str]:
-    """Wait until the port is free; one that somebody else holds is named and not waited for."""
+def wait_for_port(
+    port: int, wanted: Optional[Set[str]], ours: Set[int], limit_s: float = PORT_S
+) -> List[str]:
+    """Wait until a server could listen there again, at the addresses `wanted` or at any.
+
+    What only processes of `ours` still hold is waited for; somebody else is named at once.
+    """
     deadline = time.monotonic() + limit_s
     while True:
-        inodes = [item.inode for item in procfs.list_listeners() if item.port == port]
-        if not inodes:
+        # With no process of ours: its own sockets are in the way as long as they are there.
+        rivals = ports.find_rivals(port, wanted, ())
+        foreign = [r for r in rivals if r.pid is not None and r.pid not in ours]
+        if not rivals:
             return []
-        owner = procfs.find_owner(inodes, procfs.list_pids())
-        foreign = owner is not None and owner not in ours
         if foreign or time.monotonic() >= deadline:
-            return ["port %d is still held by %s" % (port, name_owner(owner))]
+            return ["port %d is still held by %s" % (port, name_owner((foreign or rivals)[0].pid))]
         time.sleep(_POLL_S)
 
 
