@@ -13,9 +13,14 @@ from orchestrator.cli.options import inventory_option, json_option, read_invento
 from orchestrator.diagnostics import fold_hosts
 from orchestrator.model.inventory import Host, Inventory
 from orchestrator.model.outcome import ExitCode, Outcome, is_as_before
-from orchestrator.session.hosts.contact import close_contacts, list_notes, open_contacts
+from orchestrator.session.hosts.contact import (
+    Contact,
+    close_contacts,
+    list_notes,
+    open_contacts,
+)
 from orchestrator.session.kept.ending import outcome_line
-from orchestrator.session.undo import Undo, Wanted, all_sessions, is_of
+from orchestrator.session.undo import Undo, Wanted, all_sessions, find_answering, is_of
 from orchestrator.transport.routes import open_transport
 
 
@@ -26,6 +31,12 @@ from orchestrator.transport.routes import open_transport
 @click.option("--all", "everything", is_flag=True, help="Every unfinished session on every host.")
 @click.option("--force", is_flag=True, help="Put originals back over files changed meanwhile.")
 @click.option("--take", is_flag=True, help="Also sessions that a live controller is working on.")
+@click.option(
+    "--gone",
+    multiple=True,
+    metavar="HOST",
+    help="HOST never comes back: undo what it left in an install that others share.",
+)
 @inventory_option
 @json_option
 def command(
@@ -33,6 +44,7 @@ def command(
     everything: bool,
     force: bool,
     take: bool,
+    gone: tuple[str, ...],
     inventory: Path | None,
     as_json: bool,
 ) -> None:
@@ -52,8 +64,9 @@ def command(
     transport = open_transport()
     contacts = open_contacts(transport, hosts, book)
     try:
+        _refuse_answering(contacts, gone)
         with LiveProgress([h.name for h in hosts]) as progress:
-            undo = Undo(contacts, book, transport, progress, force=force, take_live=take)
+            undo = Undo(contacts, book, transport, progress, force, take, gone)
             outcomes = undo.end(wanted)
     finally:
         close_contacts(contacts)
@@ -62,6 +75,14 @@ def command(
         click.echo(f"note: {note}", err=True)
     if not is_as_before(outcomes) or not all(o.ok for o in outcomes):
         raise SystemExit(int(ExitCode.NOT_RESTORED))
+
+
+def _refuse_answering(contacts: Sequence[Contact], gone: Sequence[str]) -> None:
+    names = find_answering(contacts, gone)
+    if names:
+        raise click.UsageError(
+            f"--gone: {fold_hosts(names)} answered; `sgldbg revert --all` ends its sessions there"
+        )
 
 
 def read_session_hosts(

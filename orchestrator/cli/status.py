@@ -76,7 +76,12 @@ def hints(sessions: Sequence[Mapping[str, Any]]) -> list[str]:
         "elsewhere": "a session of another machine is ended there",
     }
     said = [hint for state, hint in all_hints.items() if state in found]
+    hosts = [s["host"] for s in sessions if s["controller"] == "elsewhere" and s.get("lock")]
+    said += [f"{_ENDS_THERE} {host}`" for host in dict.fromkeys(hosts)]
     return said + (["`sgldbg revert --all` ends what is left"] if found - set(all_hints) else [])
+
+
+_ENDS_THERE = "should that machine never come back: `sgldbg revert --all --gone"
 
 
 def session_lines(session: Mapping[str, Any]) -> list[str]:

@@ -28,6 +28,7 @@ _RECOVER_S = 300.0
 # While the session is ours; a controller that dies over it leaves the rest to the guards.
 _LEASE_S = 60.0
 _GRACE_S = 15.0
+_GONE = "if `%s` never comes back: `sgldbg revert --all --gone %s`"
 
 Left = Mapping[str, Any]
 Wanted = Callable[[Left], bool]
@@ -67,7 +68,8 @@ class Undo:
 
     A session that a live controller is working on is only taken from it with `take_live`. `force`
     puts the original back over a file that somebody else has changed meanwhile; that version is
-    kept beside it.
+    kept beside it. What a host that is `gone` for good left in an install that others share is
+    ended through one of these; then nothing is said of that host itself.
     """
 
     contacts: Sequence[Contact]
@@ -76,6 +78,7 @@ class Undo:
     progress: Progress
     force: bool = False
     take_live: bool = False
+    gone: Sequence[str] = ()
 
     def end(self, wanted: Wanted) -> list[Outcome]:
         """One outcome per host, in order: the worst of its sessions."""
@@ -83,8 +86,15 @@ class Undo:
         for session in group_sessions(self.contacts, wanted).values():
             for outcome in self._end_session(session):
                 found[outcome.host].append(outcome)
-        reached = {c.host.name for c in self.contacts if c.agent is not None}
-        return [_sum_up(c, found[c.host.name], reached) for c in self.contacts]
+        for part in find_gone(self.contacts, self.gone, wanted):
+            found[part.name].append(self._recover(part))
+        reached = _reached(self.contacts)
+        known = _list_owners(self.contacts) & set(self.gone)
+        return [
+            _sum_up(c, found[c.host.name], reached | set(self.gone))
+            for c in self.contacts
+            if c.agent is not None or c.host.name not in known
+        ]
 
     def _end_session(self, parts: Sequence[Part]) -> list[Outcome]:
         """One session on all its hosts together: its server is one."""
@@ -137,9 +147,10 @@ class Undo:
         """A session whose lease is over: its host ends it by itself, from its journal."""
         assert part.contact.agent is not None
         lock = {"lock": part.left["lock"]} if part.left.get("lock") else {}
+        more = {"force": self.force, "gone": list(self.gone)}
         try:
             value = part.contact.agent.call(
-                "recover", part.mine | lock | {"force": self.force}, timeout_s=_RECOVER_S
+                "recover", part.mine | lock | more, timeout_s=_RECOVER_S
             ).value
         except HostError as error:
             if error.code == "missing" and error.data.get("ended"):
@@ -151,6 +162,9 @@ class Undo:
         if not part.left["files"] and not value["left"]:
             state = "untouched"
         hints = (START_BY_HAND,) if "lost" in value else ()
+        owner = part.left.get("shared_with")
+        if value["left"] and owner not in (None, *self.gone, *_reached(self.contacts)):
+            hints = (_GONE % (owner, owner),)
         ok = not value["left"] and server != "not back"
         return Outcome(part.name, "revert", ok, state, server, said, hints, value["server"])
 
@@ -181,19 +195,65 @@ def group_sessions(contacts: Sequence[Contact], wanted: Wanted) -> dict[str, lis
     """The wanted sessions by id, each with its hosts in order.
 
     Two hosts of an inventory that share a state directory both tell of both; each session is then
-    ended through the host that it is of, and never through another machine.
+    ended through the host that it is of, and never through another machine. What a host has taken
+    over from another one is a session of its own, and comes after those that it may wait for.
     """
     names = {c.host.name for c in contacts}
     sessions: dict[str, list[Part]] = {}
-    seen: set[tuple[str, str]] = set()
+    taken: dict[str, list[Part]] = {}
+    seen: set[tuple[str, str, bool]] = set()
     for contact in contacts:
         for left in contact.sessions:
-            key = (left["session"], left["host"])
-            other = left["host"] in names and left["host"] != contact.host.name
+            is_taken = bool(left.get("taken_from"))
+            key = (left["session"], left["host"], is_taken)
+            other = left["host"] in names and left["host"] != contact.host.name and not is_taken
             if wanted(left) and not other and key not in seen and not left.get("elsewhere"):
                 seen.add(key)
-                sessions.setdefault(left["session"], []).append(Part(contact, left))
-    return sessions
+                kind = taken if is_taken else sessions
+                kind.setdefault(left["session"], []).append(Part(contact, left))
+    return sessions | {f"{name}, taken over": parts for name, parts in taken.items()}
+
+
+def find_gone(contacts: Sequence[Contact], gone: Sequence[str], wanted: Wanted) -> list[Part]:
+    """What hosts that are gone left in installs that others see, each through one of these.
+
+    Never through another host where that one answers, also where its machine is a new one.
+    """
+    reached = _reached(contacts)
+    found: dict[tuple[str, str], Part] = {}
+    for contact in contacts:
+        for left in contact.sessions:
+            host = left["host"]
+            through = host == contact.host.name or host not in reached
+            if _is_abroad(left) and host in gone and through and wanted(left):
+                found.setdefault((left["session"], host), Part(contact, left))
+    return list(found.values())
+
+
+def find_answering(contacts: Sequence[Contact], gone: Sequence[str]) -> list[str]:
+    """Those of the hosts that are said to be gone that answer, on the machine that they were."""
+    new = {c.host.name for c in contacts for left in c.sessions if _is_new_machine(c, left)}
+    return [name for name in gone if name in _reached(contacts) - new]
+
+
+def _is_new_machine(contact: Contact, left: Left) -> bool:
+    return _is_abroad(left) and left["host"] == contact.host.name
+
+
+def _is_abroad(left: Left) -> bool:
+    """Whether the lock beside an install tells of it, and another machine began it."""
+    return bool(left.get("elsewhere") and left.get("lock"))
+
+
+def _reached(contacts: Sequence[Contact]) -> set[str]:
+    return {c.host.name for c in contacts if c.agent is not None}
+
+
+def _list_owners(contacts: Sequence[Contact]) -> set[str]:
+    """Hosts of whose part in a shared install another host can tell."""
+    every = [left for contact in contacts for left in contact.sessions]
+    owners = {str(left["shared_with"]) for left in every if left.get("shared_with")}
+    return owners | {str(left["host"]) for left in every if _is_abroad(left)}
 
 
 def _member(rank: int, part: Part) -> Member:
@@ -259,6 +319,9 @@ def _sum_up(contact: Contact, outcomes: Sequence[Outcome], reached: set[str]) ->
     name = contact.host.name
     if contact.agent is None:
         return _unreached(contact, "revert")
+    alone = [left for left in contact.sessions if left["host"] not in reached and _is_abroad(left)]
+    if alone and not outcomes:
+        return _left_alone(contact, alone[0])
     if not outcomes:
         others = [
             f"session `{left['session']}` is of the machine `{left['elsewhere']}`, end it there"
@@ -268,6 +331,17 @@ def _sum_up(contact: Contact, outcomes: Sequence[Outcome], reached: set[str]) ->
         return Outcome(name, "revert", True, message="; ".join(["nothing was left", *others]))
     bad = [o for o in outcomes if not o.ok or not is_as_before([o])]
     return (bad or list(outcomes))[0]
+
+
+def _left_alone(contact: Contact, left: Left) -> Outcome:
+    """What a host that did not answer holds in the install of one that did."""
+    message = (
+        f"session `{left['session']}` is of `{left['host']}` (machine `{left['elsewhere']}`), which"
+        " did not answer"
+    )
+    hint = _GONE % (left["host"], left["host"])
+    state = _state_of(left)
+    return Outcome(contact.host.name, "revert", False, state, "untouched", message, (hint,))
 
 
 def _unreached(contact: Contact, stage: str) -> Outcome:

@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+from orchestrator.agent.ship import make_zipapp
 from orchestrator.onhost.agent import __main__ as by_hand
 from orchestrator.onhost.agent.held import lease, lock, machine, sight
 from orchestrator.onhost.agent.held.state import Context
@@ -304,3 +307,48 @@ def test_somebody_elses_lock(two):
     assert code == "missing"
     assert message.endswith("the lock is another user's (uid 1234), who alone can undo it")
     session_of(two.context).close()
+
+
+def test_another_machine_with_another_mount_point(place):
+    """Two real ones, as far as a kernel has two: another name, and the install in another place."""
+    if os.geteuid() != 0:
+        pytest.skip("needs root: a namespace with a name and a mount of its own")
+    context = Context(f"{place.state}-alpha")
+    context.session = begin.begin(context.state_dir, place.begin_args(), no_guard)
+    stage(place, context)
+    op(context, "swap")
+    agent, other = place.top / "agent.pyz", place.top / "seen from beta"
+    agent.write_bytes(make_zipapp().data)
+    other.mkdir()
+
+    def run(*words):
+        steps = 'hostname beta && mount --bind "$1" "$2" && shift 2 && exec "$@"'
+        program = [sys.executable, str(agent), *words, str(other / "sglang")]
+        command = ["unshare", "--mount", "--uts", "--propagation", "private", "sh", "-c"]
+        names = [str(place.root), str(other), *program]
+        environ = {**os.environ, "SGLDBG_STATE": f"{place.state}-beta"}
+        done = subprocess.run(
+            [*command, steps, "sh", *names],
+            env=environ,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+        )
+        return done.returncode, done.stdout + done.stderr
+
+    gone = ("revert", "--all", "--gone", HOST)
+    code, said = run(*gone)
+    assert (code, said.count("no sign of life for 0 s")) == (7, 1), said
+    (path,) = Path(f"{place.state}-beta").glob("taken/*/seen/*.json")
+    words = json.loads(path.read_text())
+    path.write_text(json.dumps({**words, "since_s": 0.0, "boot_id": lease.read_boot_id()}))
+    code, said = run(*gone)
+    assert code == 0, said
+    assert said.endswith(f"{SESSION} on {HOST}: reverted and verified\n")
+    assert str(other / LAYERS) in said
+    assert place.changes() == []
+    context.session.close()
+    expire(context)
+    assert recover.recover(context.session.directory)["left"] == []
+    assert place.changes() == []

@@ -139,6 +139,8 @@ def read_session(directory: str) -> Session:
         "files": shown,
         "report": facts.report,
         "elsewhere": other,
+        "shared_with": (facts.sharing or {}).get("owner"),
+        "taken_from": begun.get("taken_from"),
     }
     return value if other is None else dict(value, **_ELSEWHERE, state=_OTHER % other)
 

@@ -26,15 +26,14 @@ Value = Dict[str, Any]
 
 
 class Abroad(NamedTuple):
-    """A lock that another machine holds in an install which is seen from here as well."""
+    """A lock that another machine holds in an install which is seen from here as well.
+
+    `holder` is what it says, with the paths under which this machine sees the same files.
+    """
 
     path: str
     seen: lock.Seen
-
-    @property
-    def holder(self) -> Holder:
-        """What it says."""
-        return self.seen.holder
+    holder: Holder
 
     @property
     def names(self) -> Sequence[str]:
@@ -55,7 +54,37 @@ def find(path: str) -> Optional[Abroad]:
     if seen is None or not seen.holder:
         return None
     named = dict(seen.holder, machine=seen.holder.get("machine", ""))
-    return None if machine.find_other(named) is None else Abroad(path, seen)
+    if machine.find_other(named) is None:
+        return None
+    return Abroad(path, seen, _relocate(seen.holder, path))
+
+
+def _relocate(holder: Holder, path: str) -> Holder:
+    """What a lock says that was mounted in another place over there: it stands at `path` here.
+
+    Of one that has a second lock, as a tree of links has, nobody knows which of them this is: what
+    it says stays as it is, and then names other places than its own.
+    """
+    plan = holder.get("plan")
+    if plan is None or path in plan["locks"] or len(plan["locks"]) != 1:
+        return holder
+    old, new = os.path.dirname(plan["locks"][0]), os.path.dirname(path)
+
+    def move(name: str) -> str:
+        return new + name[len(old) :] if (name + "/").startswith(old + "/") else name
+
+    moved_plan = dict(
+        plan,
+        root=os.path.dirname(move(os.path.join(plan["root"], plan["package"]))),
+        files=[dict(f, path=move(f["path"]), shown=move(f["shown"])) for f in plan["files"]],
+        dirs={move(name): seen for name, seen in plan["dirs"].items()},
+        locks=[path],
+    )
+    pycs = {
+        name: [dict(aside, dir=move(aside["dir"])) for aside in asides]
+        for name, asides in holder["pycs"].items()
+    }
+    return dict(holder, plan=moved_plan, pycs=pycs)
 
 
 def find_all(package_dirs: Iterable[str] = ()) -> List[Abroad]:
@@ -152,7 +181,7 @@ def _hand_over(path: str, one: Abroad, state_dir: str) -> None:
     if (seen.holder["session"], seen.holder["host"]) != tuple(one.names):
         return
     mine = dict(
-        seen.holder,
+        _relocate(seen.holder, path),
         hostname=machine.read_name(),
         machine=machine.read_id(),
         boot_id=lease.read_boot_id(),
