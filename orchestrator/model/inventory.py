@@ -71,6 +71,8 @@ class LaunchSystemd:
     unit: str
 
 
+# What is filled in in the words of a command, once for each host.
+PLACEHOLDERS = ("{rank}", "{nodes}", "{host}", "{address}")
 # The word of a start command that a session's added arguments stand for.
 ARGS = "{args}"
 

@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from orchestrator.model.inventory import Host, LaunchCommand
+from orchestrator.model.inventory import PLACEHOLDERS, Host, LaunchCommand
 from orchestrator.model.session import Restart
 
 MASK = "[secret]"
@@ -55,15 +55,11 @@ def for_host(launch: LaunchCommand, host: Host, rank: int, nodes: int) -> Life:
 
 
 def fill_words(words: Sequence[str], host: Host, rank: int, nodes: int) -> tuple[str, ...]:
-    """Words of the inventory with their placeholders replaced."""
-    values = {
-        "{rank}": str(rank),
-        "{nodes}": str(nodes),
-        "{host}": host.name,
-        "{address}": host.address or host.name,
-    }
-    pattern = "|".join(map(re.escape, values))
-    return tuple(re.sub(pattern, lambda m: values[m.group()], word) for word in words)
+    """Words of the inventory with their placeholders replaced; `${host}` is a shell's own."""
+    values = (str(rank), str(nodes), host.name, host.address or host.name)
+    by_name = dict(zip(PLACEHOLDERS, values, strict=True))
+    pattern = rf"(?<!\$)(?:{'|'.join(map(re.escape, by_name))})"
+    return tuple(re.sub(pattern, lambda m: by_name[m.group()], word) for word in words)
 
 
 def debug_life(original: Life, restart: Restart) -> Life:

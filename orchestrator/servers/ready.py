@@ -129,7 +129,7 @@ class _Watch:
         """
         asked = {"pid": self.life["pid"], "start_time": self.life["start_time"]}
         given = self.agent.call("describe", asked).value["given"]["values"]
-        return given.get("skip_warmup") != "true"
+        return bool(given.get("skip_warmup") != "true")
 
     def ask_other(self, first_ready: Callable[[], bool]) -> str:
         """How another rank shows that it is ready, or an empty text."""

@@ -36,6 +36,7 @@ from orchestrator.spec.fields import (
     Word,
     Words,
 )
+from orchestrator.spec.placeholders import find_misplaced
 from orchestrator.spec.problems import find_near, raise_problems, suggest, validate
 from orchestrator.spec.reader import read_document
 
@@ -270,6 +271,7 @@ def _unknown_names(document: Document) -> Iterator[FileError]:
             span = document.value_span(("servers", name, "install"))
             hints = suggest(install, installs) or ["name it under `installs`"]
             yield FileError(f"unknown install `{install}`", span=span, hints=hints)
+        yield from find_misplaced(document, name, server)
         yield from _server_hosts(document, name, server.get("hosts"), hosts, groups)
 
 

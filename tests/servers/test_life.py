@@ -83,9 +83,9 @@ def test_names_of_secrets(name, secret):
 
 def test_the_command_of_a_host():
     """The four placeholders are filled in everywhere; other braces are left as they are."""
-    command = (*BASE, "--node-rank", "{rank}", "--nnodes={nodes}", '{"a": {"b": 1}}', "{other}")
+    command = (*BASE, "--node-rank", "{rank}", "--nnodes={nodes}", '{"a": {"b": 1}}', "${host}")
     launch = LaunchCommand(command, {"HOST": "{host}", "ADDR": "{address}"}, "/srv/{host}")
-    filled = (*BASE, "--node-rank", "1", "--nnodes=2", '{"a": {"b": 1}}', "{other}")
+    filled = (*BASE, "--node-rank", "1", "--nnodes=2", '{"a": {"b": 1}}', "${host}")
     life = for_host(launch, Host("gpu02", address="10.0.0.2"), 1, 2)
     assert life == Life(filled, {"HOST": "gpu02", "ADDR": "10.0.0.2"}, (), "/srv/gpu02")
     assert for_host(launch, Host("gpu02"), 1, 2).env_set["ADDR"] == "gpu02"
