@@ -43,7 +43,7 @@ def command(
             for m in run.fleet.members
             if m.found is not None
         }
-        notes = run.list_notes()
+        notes = run.list_notes(plan)
     if as_json:
         facts = plan_facts(plan) | {
             "restart": {h: {"before": a, "after": b} for h, (a, b) in lives.items()},

@@ -30,6 +30,7 @@ from orchestrator.session.kept.ending import Ending
 from orchestrator.session.kept.rundir import RunDir
 from orchestrator.session.signals import signals_end
 from orchestrator.session.steps import lives, observe, stages
+from orchestrator.session.steps.links import note_links
 from orchestrator.session.steps.tail import Tail
 from orchestrator.session.steps.watch import Watch
 from orchestrator.transport.base import Transport
@@ -149,13 +150,16 @@ class Run:
         assert member.found is not None
         return debug_life(member.found.original, self.job.session.restart)
 
-    def list_notes(self) -> list[str]:
-        """What there is to know of the debug lives and of what comes back, each once."""
+    def list_notes(self, plan: Plan) -> list[str]:
+        """What there is to know of the debug lives, of what comes back and of files that have
+        other names, each once.
+        """
         hosts: dict[str, list[str]] = {}
         for member in [m for m in self.fleet.members if m.found is not None]:
             for note in self.life(member).notes:
                 hosts.setdefault(note, []).append(member.name)
-        return [f"{fold_hosts(names)}: {note}" for note, names in hosts.items()]
+        notes = [f"{fold_hosts(names)}: {note}" for note, names in hosts.items()]
+        return notes + note_links(plan, {m.name: m.files for m in self.fleet.members})
 
     def _close(self) -> None:
         for member in self.fleet.members:
@@ -198,7 +202,7 @@ class Run:
         self.run_dir.write_plan(plan)
         for warning in plan.warnings:
             self.fleet.progress.note(f"warning: {warning}")
-        for note in self.list_notes():
+        for note in self.list_notes(plan):
             self.fleet.progress.note(f"note: {note}")
         return plan
 

@@ -33,6 +33,8 @@ def test_a_session_on_a_shared_install(
     session = project.write()
     result = call(monkeypatch, "run", session, "--runs", tmp_path / "runs")
     assert result.code == 1, result.err
+    note = "demo-[0-1]: one and the same install: it is patched once and reverted once"
+    assert result.stages.count(f"note: {note}") == 1, result.stages
     assert "demo-0 TP0, TP1; demo-1 TP2, TP3  fails 2x" in result.out
     first, second = one_install.cluster.hosts
     names = [name for _, _, files in os.walk(first.site) for name in files]

@@ -23,8 +23,8 @@ class Member:
     be given back, though it may still run. `stopping`: the original server was told to stop.
     `swapped`: files were or may be swapped. `started`: the debug life was or may be started.
     `ran`: the server was running before the session. `lease_s` is the lease's length, `epoch` its
-    number, `silent_since_s` the monotonic time of the last renewal. `state` and `server` are the
-    words of `Outcome`.
+    number, `silent_since_s` the monotonic time of the last renewal. `files` is what the host said
+    of each file that it was asked for. `state` and `server` are the words of `Outcome`.
     """
 
     host: Host
@@ -33,6 +33,7 @@ class Member:
     install: Mapping[str, Any] = field(default_factory=dict)
     found: Found | None = None
     view: HostView | None = None
+    files: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     probe_dir: str = ""
     begun: bool = False
     staged: bool = False

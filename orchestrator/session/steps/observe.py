@@ -246,6 +246,7 @@ def _view(member: Member, install: Install, patches: Sequence[Patch]) -> HostVie
     for row in reply.value["files"]:
         if not row["exists"]:
             files[row["file"]] = None
+    member.files = {row["file"]: row for row in reply.value["files"]}
             continue
         files[row["file"]] = reply.raw[at : at + row["size"]]
         at += row["size"]

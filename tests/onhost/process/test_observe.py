@@ -10,6 +10,7 @@ import subprocess
 import pytest
 
 from orchestrator.onhost.agent.look import observe as observe_module
+from orchestrator.onhost.agent.look import volume
 from orchestrator.onhost.agent.look.observe import observe, resolve
 from orchestrator.onhost.agent.look.origin import matches_record
 from orchestrator.onhost.agent.refusal import Refusal
@@ -58,6 +59,7 @@ def test_everything_about_a_file(site):
         "gid": os.getgid(),
         "nlink": 2,
         "inode": stat.st_ino,
+        "place": volume.name_place(str(path.parent)),
         "mtime_ns": stat.st_mtime_ns,
         "pristine": True,
         "why": "equals RECORD",
@@ -194,3 +196,35 @@ def test_what_is_no_file(site, monkeypatch):
     with pytest.raises(Refusal) as refused:
         observe(str(site), "pkg", ["pkg/srt/a.py"], None)
     assert refused.value.message == f"`{site}/pkg/srt/a.py` has 8 bytes, the limit is 3"
+
+
+MOUNTS = (
+    b"22 1 8:1 / / rw - ext4 /dev/sda1 rw\n"
+    b"35 22 0:51 / /opt/ml\\040env rw shared:1 master:2 - nfs4 nas:/export/ml rw,vers=4.2\n"
+    b"36 22 0:52 / /mnt rw - fuse.sshfs ann@nas:/srv rw\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("device", "source"),
+    [
+        ((0, 51), "nfs4 nas:/export/ml"),
+        ((0, 52), "fuse.sshfs ann@nas:/srv"),
+        ((8, 1), None),
+        ((0, 5), None),
+    ],
+)
+def test_where_a_network_file_system_is_from(device, source):
+    """The same on every client; a disk of one's own has no such name."""
+    assert volume.find_source(MOUNTS, os.makedev(*device)) == source
+
+
+def test_places_are_equal_where_a_directory_is(tmp_path):
+    """By whatever path; another directory, and the same number on another volume, are others."""
+    one, other = tmp_path / "one", tmp_path / "other"
+    one.mkdir()
+    other.mkdir()
+    (tmp_path / "link").symlink_to(one)
+    assert volume.name_place(str(tmp_path / "link")) == volume.name_place(str(one))
+    assert volume.name_place(str(one)) != volume.name_place(str(other))
+    assert volume.name_place("/proc") != volume.name_place("/sys")

@@ -8,7 +8,7 @@ import stat as stat_module
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from ..refusal import Refusal
-from . import origin
+from . import origin, volume
 
 # The largest source file of SGLang has 0.5 MB; a whole reply carries at most 64 MiB.
 _FILE_LIMIT = 16 << 20
@@ -45,6 +45,7 @@ def observe(
                 "gid": stat.st_gid,
                 "nlink": stat.st_nlink,
                 "inode": stat.st_ino,
+                "place": volume.name_place(os.path.dirname(path)),
                 "mtime_ns": stat.st_mtime_ns,
                 "pristine": pristine,
                 "why": why,
@@ -81,6 +82,7 @@ _NOTHING: Mapping[str, Any] = {
     "gid": None,
     "nlink": None,
     "inode": None,
+    "place": None,
     "mtime_ns": None,
     "pristine": None,
 }
