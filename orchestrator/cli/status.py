@@ -30,7 +30,8 @@ from orchestrator.transport.routes import open_transport
 def command(hosts: tuple[str, ...], inventory: Path | None, as_json: bool) -> None:
     """Show the unfinished sessions of HOSTS (hosts or groups; all of the inventory by default).
 
-    Exit code 0: nothing is left anywhere. 7: something is, or a host did not answer.
+    Exit code 0: everything is as it was, also where the report of a guard that has seen to it
+    waits to be read. 7: something is left, or a host did not answer.
     """
     book = read_inventory_file(inventory)
     contacts = open_contacts(open_transport(), find_hosts(book, hosts), book)
@@ -41,8 +42,13 @@ def command(hosts: tuple[str, ...], inventory: Path | None, as_json: bool) -> No
             _show(contacts)
     finally:
         close_contacts(contacts)
-    if any(c.error or c.sessions for c in contacts):
+    if any(c.error or not all(map(is_over, c.sessions)) for c in contacts):
         raise SystemExit(int(ExitCode.NOT_RESTORED))
+
+
+def is_over(session: Mapping[str, Any]) -> bool:
+    """Whether its guard has put everything back, so that it is only to be closed."""
+    return bool(session.get("over"))
 
 
 def _facts(contact: Contact) -> dict[str, Any]:
@@ -70,7 +76,7 @@ def _show(contacts: list[Contact]) -> None:
 
 def hints(sessions: Sequence[Mapping[str, Any]]) -> list[str]:
     """What `revert --all` would do about these sessions, and what it would not."""
-    found = {session["controller"] for session in sessions}
+    found = {session["controller"] for session in sessions if not is_over(session)}
     all_hints = {
         "alive": "a session that is at work ends by itself; `sgldbg revert --all` passes it over",
         "elsewhere": "a session of another machine is ended there",
@@ -78,7 +84,9 @@ def hints(sessions: Sequence[Mapping[str, Any]]) -> list[str]:
     said = [hint for state, hint in all_hints.items() if state in found]
     hosts = [s["host"] for s in sessions if s["controller"] == "elsewhere" and s.get("lock")]
     said += [f"{_ENDS_THERE} {host}`" for host in dict.fromkeys(hosts)]
-    return said + (["`sgldbg revert --all` ends what is left"] if found - set(all_hints) else [])
+    said += ["`sgldbg revert --all` ends what is left"] if found - set(all_hints) else []
+    closed = "what a guard has reverted is as it was; `sgldbg revert --all` takes its report away"
+    return said + ([closed] if any(map(is_over, sessions)) else [])
 
 
 _ENDS_THERE = "should that machine never come back: `sgldbg revert --all --gone"

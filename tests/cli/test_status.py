@@ -29,6 +29,16 @@ def test_the_advice_is_true_of_what_is_there(controllers: list[str], said: list[
     assert hints([{"controller": controller} for controller in controllers]) == said
 
 
+CLOSED = "what a guard has reverted is as it was; `sgldbg revert --all` takes its report away"
+
+
+def test_what_a_guard_has_reverted_is_not_left() -> None:
+    """Only its report is there to be taken away; what another session left is said as ever."""
+    over = {"controller": "gone", "over": True}
+    assert hints([over, over]) == [CLOSED]
+    assert hints([over, {"controller": "gone", "over": False}]) == [ENDS, CLOSED]
+
+
 BEFORE_ITS_FIRST_LINE = {
     "session": "s1",
     "holder": "",

@@ -113,15 +113,21 @@ def test_nobody_comes(single: World, small: Project, sgldbg: Command, tmp_path: 
         "the lease ran out: 2 of 2 files put back, all verified",
         "the original server runs as process N (no differences)",
     )
-    assert (status.code, status.out) == (
-        7,
+    assert (status.code, status.err) == (
+        0,
+        "hint: what a guard has reverted is as it was; `sgldbg revert --all` takes its report"
+        " away\n",
+    )
+    assert status.out == (
         f"demo-0: session ID-{NAME} of USER@HOST since WHEN: reverted by guard, its lease is over,"
         " guard dead, server restored\n"
         "demo-0:   HOSTS/demo-0/site/sglang/_sgldbg.py: original\n"
         "demo-0:   HOSTS/demo-0/site/sglang/srt/models/llama_eagle3.py: original\n"
         f"demo-0:   guard: {report[0]}\n"
-        f"demo-0:   guard: {report[1]}\n",
+        f"demo-0:   guard: {report[1]}\n"
     )
+    planned = sgldbg("plan", small.session_file)
+    assert planned.code == 0, planned.err
     ended = sgldbg("revert", "--all", *inventory)
     single.assert_as_before()
     assert (ended.code, ended.out) == (

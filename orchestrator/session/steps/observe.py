@@ -155,9 +155,12 @@ def end_leftovers(member: Member) -> str:
 
 
 def _refuse_leftovers(member: Member) -> None:
-    """Refuse an install that a session holds: a patched file must not pass for the original."""
+    """Refuse an install that a session holds: a patched file must not pass for the original.
+
+    One that its guard has brought to its end, with only its report left, holds nothing any more.
+    """
     for left in _sessions_here(member):
-        if left["root"] == member.install["root"]:
+        if left["root"] == member.install["root"] and not left.get("over"):
             raise _in_use(member.name, left)
 
 
@@ -243,10 +246,10 @@ def _view(member: Member, install: Install, patches: Sequence[Patch]) -> HostVie
     reply = member.channel.call("observe", args, timeout_s=LOOK_S)
     files: dict[str, bytes | None] = {}
     at = 0
+    member.files = {row["file"]: row for row in reply.value["files"]}
     for row in reply.value["files"]:
         if not row["exists"]:
             files[row["file"]] = None
-    member.files = {row["file"]: row for row in reply.value["files"]}
             continue
         files[row["file"]] = reply.raw[at : at + row["size"]]
         at += row["size"]

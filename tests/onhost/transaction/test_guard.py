@@ -13,8 +13,9 @@ import pytest
 
 from orchestrator.onhost.agent.files import files
 from orchestrator.onhost.agent.held import lease
+from orchestrator.onhost.agent.held.facts import Facts
 from orchestrator.onhost.agent.refusal import Refusal
-from orchestrator.onhost.agent.session import guard, recover
+from orchestrator.onhost.agent.session import guard, recover, status
 from tests.onhost.transaction.place import (
     EDITED,
     LEASE_S,
@@ -66,6 +67,7 @@ def test_a_killed_holder(place, held):
         "the lease ran out: 3 of 3 files put back, all verified",
         f"the original server runs as process {place.originals()[0]} (no differences)",
     ]
+    assert session["over"] is True
     assert not os.path.exists(os.path.join(place.directory(), "server.json"))
     value = recover.recover(place.directory())
     assert value["left"] == []
@@ -252,3 +254,36 @@ def test_a_stopped_guard(place):
         finally:
             working.kill()
     assert place.changes() == []
+
+
+DONE = {"verified": True, "unlocked": True, "locks": ["lock"], "files": ["one"], "by": "guard"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "states", "over"),
+    [
+        ({}, ["original", "original"], True),
+        ({"files": [], "locks": [], "verified": None, "unlocked": False}, [], True),
+        ({"server": {"ran": False}, "restored": None}, ["original"], True),
+        ({"restored": None, "stopping": None}, ["original"], True),
+        ({"by": ""}, ["original"], False),
+        ({"verified": False}, ["original"], False),
+        ({"verified": None}, ["original"], False),
+        ({"unlocked": False}, ["original"], False),
+        ({"restored": None}, ["original"], False),
+        ({"restored": None, "started": {"step": "start:debug"}}, ["original"], False),
+        ({"restored": None, "lost_server": True}, ["original"], False),
+        ({"restored": {"pid": os.getpid(), "start_time": 1}}, ["original"], False),
+        ({}, ["changed after it was put back"], False),
+        ({}, ["original", "patched"], False),
+    ],
+)
+def test_when_only_a_report_waits(changes, states, over):
+    """Proven, unlocked, and the server as it was: else something is left for whoever comes."""
+    facts = Facts()
+    me = lease.me()
+    restored = {"pid": me.pid, "start_time": me.start_time}
+    given = {"server": {"ran": True}, "restored": restored, "stopping": {"port": 1}}
+    for name, value in {**DONE, **given, **changes}.items():
+        setattr(facts, name, value)
+    assert status._is_over(facts, [{"state": state} for state in states]) is over

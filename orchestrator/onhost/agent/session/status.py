@@ -141,6 +141,7 @@ def read_session(directory: str) -> Session:
         "elsewhere": other,
         "shared_with": (facts.sharing or {}).get("owner"),
         "taken_from": begun.get("taken_from"),
+        "over": other is None and _is_over(facts, shown),
     }
     return value if other is None else dict(value, **_ELSEWHERE, state=_OTHER % other)
 
@@ -209,6 +210,15 @@ def _state(facts: Facts, held: Optional[Lease], states: List[str]) -> str:
     return patched
 
 
+def _is_over(facts: Facts, shown: List[Dict[str, str]]) -> bool:
+    """Whether a guard has put everything back and proven it, so that only its report waits."""
+    unlocked = facts.unlocked or not facts.locks
+    proven = facts.is_clean and unlocked and bool(facts.by)
+    ran = bool((facts.server or {}).get("ran"))
+    back = _server_state(facts) in (("restored", "untouched") if ran else ("stopped", "untouched"))
+    return proven and back and all(item["state"] == "original" for item in shown)
+
+
 def _is_anew(facts: Facts) -> bool:
     """Whether planned bytes were in place once, and neither they nor the lock are there now."""
     swapped = facts.swapping and not facts.unlocked and not facts.put_back
@@ -217,7 +227,8 @@ def _is_anew(facts: Facts) -> bool:
 
 def _server_state(facts: Facts) -> str:
     if facts.restored is not None:
-        return "restored"
+        back = lease.Process(facts.restored["pid"], facts.restored["start_time"])
+        return "restored" if lease.is_alive(back) else "restored, and gone since"
     if facts.lost_server:
         return "unknown"
     if facts.debug is not None or facts.started is not None:
