@@ -109,8 +109,22 @@ def suggest(found: Public, *, adopting: bool) -> list[str]:
         ]
     if is_title(found):
         return ["write down the command line that it was started by: `launch: {command: [...]}`"]
+    pair = "name the commands that stop and start it: `launch: {stop: [...], start: [...]}`"
+    if found["why"].endswith("may start it again"):
+        return [
+            pair,
+            "or start the server so that nothing waits for it: by `exec`, as the last command of a"
+            " script, or with `setsid nohup ... &`",
+        ]
     if owner:
-        return ["name the commands that stop and start it: `launch: {stop: [...], start: [...]}`"]
+        return [pair]
+    if found.get("strangers"):
+        return [
+            "name the commands that stop and start all of them:"
+            " `launch: {stop: [...], start: [...]}`",
+            "or start them apart: what a script has put into the background is below the server"
+            " that it becomes by `exec`",
+        ]
     return ["to have it started for the session, write `launch: {command: [...]}`"]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -120,8 +121,13 @@ def test_a_wrapper_that_became_the_server(stage: Stage, tmp_path):
 def test_a_shell_in_which_somebody_types(stage: Stage, tmp_path):
     """What was started from a prompt has no wrapper; the shell lives on without it."""
     (tmp_path / "serve.py").write_text(SERVER)
-    (tmp_path / "typed").write_text(f"{sys.executable} serve.py </dev/null; echo\n")
-    with open(tmp_path / "typed") as typed:
-        shell = stage.run(["sh"], cwd=tmp_path, stdin=typed)
-    server = procfs.find_tree(shell.pid, procfs.read_all())[-1]
-    assert "wrapper" not in describe(server.pid)
+    person, terminal = os.openpty()
+    try:
+        os.write(person, f"{sys.executable} serve.py </dev/null; echo\n".encode())
+        shell = stage.run(["sh"], cwd=tmp_path, stdin=terminal, start_new_session=True)
+        server = procfs.find_tree(shell.pid, procfs.read_all())[-1]
+        found = describe(server.pid)
+        assert (found.get("supervisor"), found.get("wrapper")) == (None, None)
+    finally:
+        os.close(person)
+        os.close(terminal)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any, Dict, List, Set
 
-from ..proc import procfs
+from ..proc import below, procfs
 from ..proc.mains import find_mains
 from ..proc.shared import measure_shared
 from . import gpu
@@ -27,7 +27,7 @@ def survey(package: str) -> List[Row]:
     gpus = gpu.read_gpus() if rows else None
     holders = gpu.read_holders() if gpus is not None else None
     for row in rows:
-        tree = procfs.find_tree(row["pid"], processes)
+        tree = below.find_own(row["pid"], package, processes)
         row["uptime_s"] = _read_uptime(row["start_time"])
         row["workers"] = [
             {"pid": stat.pid, "title": title}
@@ -49,7 +49,8 @@ def find_orphans(package: str) -> List[Row]:
     processes = procfs.read_all()
     titles = {pid: procfs.read_title(pid) for pid, stat in processes.items() if stat.alive}
     ours = {pid for pid, title in titles.items() if title.startswith(package + "::")}
-    served = {stat.pid for main in find_mains(package) for stat in _list_family(main, processes)}
+    mains = [row["pid"] for row in find_mains(package)]
+    served = {s.pid for main in mains for s in below.find_family(main, package, processes)}
     lost = {pid for pid in ours - served if _has_no_parent(processes[pid], processes, ours)}
     gpus = gpu.read_gpus() if lost else None
     holders = gpu.read_holders() if gpus is not None else None
@@ -74,10 +75,6 @@ def _has_no_parent(stat: procfs.Stat, processes: Dict[int, procfs.Stat], ours: S
         stat = processes[stat.ppid]
     parent = processes.get(stat.ppid)
     return parent is None or parent.pid == 1 or parent.comm in _REAPERS
-
-
-def _list_family(main: Row, processes: Dict[int, procfs.Stat]) -> List[procfs.Stat]:
-    return procfs.find_family(main["pid"], processes)
 
 
 def _read_uptime(start_time: int) -> int:

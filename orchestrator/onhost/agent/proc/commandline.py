@@ -68,20 +68,26 @@ def is_main(argv: Sequence[str], executable: str, cwd: str, package: str) -> boo
     Only a Python that runs the server itself counts: shells and launchers that wait for it hold
     the same words in their own command line.
     """
+    return find_package(argv, executable, cwd) == package
+
+
+def find_package(argv: Sequence[str], executable: str, cwd: str) -> Optional[str]:
+    """The package of whose server this command line is the main process; `None` of all others."""
     if not argv or not (is_interpreter(argv[0]) or is_interpreter(executable)):
-        return False
+        return None
     program = parse_program(argv)
     if program is None or program.kind == "code":
-        return False
+        return None
     serves = program.args[:1] == ["serve"]
     if program.kind == "module":
-        return program.name == package + ".launch_server" or (
-            serves and program.name in (package, package + ".cli", package + ".cli.main")
-        )
-    path = os.path.join(cwd, program.name)
-    if os.path.basename(path) == package:
-        return serves
-    return os.path.normpath(path).endswith("/%s/launch_server.py" % package)
+        module = re.match(r"(\w+)(\.launch_server|(?:\.cli(?:\.main)?)?)$", program.name)
+        if module is None or not (serves or module.group(2) == ".launch_server"):
+            return None
+        return module.group(1)
+    folder, name = os.path.split(os.path.normpath(os.path.join(cwd, program.name)))
+    if name == "launch_server.py":
+        return os.path.basename(folder) or None
+    return name if serves else None
 
 
 def find_executable(word: str, environ: Mapping[str, str], cwd: str) -> Optional[str]:

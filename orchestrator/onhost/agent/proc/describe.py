@@ -9,7 +9,8 @@ import stat as stat_module
 from typing import Any, Dict, List, Mapping, Optional, Sequence
 
 from ..refusal import Refusal
-from . import arguments, commandline, mempolicy, priority, procfs, supervisor
+from . import arguments, below, commandline, mempolicy, priority, procfs, supervisor
+from .above import owner
 
 Description = Dict[str, Any]
 
@@ -29,6 +30,7 @@ _PUBLIC = (
     "cgroup",
     "supervisor",
     "wrapper",
+    "strangers",
     "restorable",
     "needs_output",
     "why",
@@ -67,11 +69,8 @@ def describe(pid: int, start_time: Optional[int] = None) -> Description:
         "stdout": describe_output(pid, 1),
         "stderr": describe_output(pid, 2),
         "cgroups": supervisor.read_cgroups(pid),
-        "supervisor": supervisor.find_supervisor(pid, processes),
-        "wrapper": supervisor.find_wrapper(pid, processes),
-        # Workers whose main process dies before it is stopped are known by this alone.
-        "tree": [[s.pid, s.start_time] for s in procfs.find_family(pid, processes) if s.alive],
     }
+    description.update(_read_neighbours(pid, processes))
     description.update(_read_identity(pid))
     description.update(_read_scheduling(pid))
     description["cgroup"] = supervisor.find_path(description["cgroups"])
@@ -219,6 +218,21 @@ def _is_title(data: bytes) -> bool:
     return len(data) - len(text) != 1 or b"::" in text or b": " in text
 
 
+def _read_neighbours(pid: int, processes: Dict[int, procfs.Stat]) -> Description:
+    """Who stands above and below a process."""
+    package = below.find_package(pid)
+    found = supervisor.find_supervisor(pid, processes)
+    family = below.find_family(pid, package, processes)
+    return {
+        "supervisor": found and found.name,
+        "owned": found and found.why,
+        "wrapper": owner.find_wrapper(pid, processes),
+        "strangers": below.find_strangers(pid, package, processes) or None,
+        # Workers whose main process dies before it is stopped are known by this alone.
+        "tree": [[s.pid, s.start_time] for s in family if s.alive],
+    }
+
+
 def _read_identity(pid: int) -> Description:
     status = procfs.read_status(pid)
     identity: Description = {}
@@ -283,8 +297,10 @@ def _why_not(description: Description) -> str:
         return "it belongs to %s, whose processes we may not read" % description.get("user", "?")
     if not description.get("argv") or not description.get("intact", True):
         return "it has overwritten its own command line with a title"
-    if description.get("supervisor"):
-        return "%s owns it" % description["supervisor"]
+    if description.get("owned"):
+        return str(description["owned"])
+    if description.get("strangers"):
+        return "it would take along %s" % " and ".join(description["strangers"])
     python = description.get("python")
     if not python or not os.path.exists(python):
         return "the program it runs, `%s`, is not there any more" % (python or "?")

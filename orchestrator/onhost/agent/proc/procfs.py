@@ -16,6 +16,8 @@ LISTEN = "0A"
 # The namespace of processes that the machine boots with: include/linux/proc_ns.h.
 _FIRST_PIDS = "pid:[%d]" % 0xEFFFFFFC
 _MAPPED = bytes(10) + b"\xff\xff"
+# PF_FORKNOEXEC of include/linux/sched.h: set by fork, cleared by exec, and everybody may read it.
+_FORKED_NO_EXEC = 0x40
 _SOCKET = re.compile(r"socket:\[(\d+)\]$")
 
 
@@ -30,6 +32,8 @@ class Stat(NamedTuple):
     sid: int
     threads: int
     start_time: int
+    # Forked, and runs what its parent ran: it has executed no program of its own.
+    is_copy: bool = False
 
     @property
     def alive(self) -> bool:
@@ -93,6 +97,7 @@ def read_stat(pid: int) -> Optional[Stat]:
         sid=int(fields[3]),
         threads=int(fields[17]),
         start_time=int(fields[19]),
+        is_copy=bool(int(fields[6]) & _FORKED_NO_EXEC),
     )
 
 
@@ -133,18 +138,6 @@ def find_tree(root: int, processes: Dict[int, Stat]) -> List[Stat]:
         tree.append(processes[pid])
         waiting.extend(sorted(children.get(pid, [])))
     return tree
-
-
-def find_family(root: int, processes: Dict[int, Stat]) -> List[Stat]:
-    """The tree of `root`, and what is in a process group or session that it leads.
-
-    That finds its workers where they gave up their parent.
-    """
-    tree = find_tree(root, processes)
-    seen = {stat.pid for stat in tree}
-    began = processes[root].start_time if root in processes else 0
-    led = (stat for stat in processes.values() if root in (stat.pgid, stat.sid))
-    return tree + [s for s in led if s.pid not in seen and s.start_time >= began]
 
 
 def find_ancestors(pid: int, processes: Dict[int, Stat]) -> List[Stat]:

@@ -7,7 +7,7 @@ import signal
 import time
 from typing import Any, Dict, Iterable, List, Mapping, Optional, Set, Tuple
 
-from . import procfs
+from . import below, procfs
 from .launch import SESSION_VARIABLE
 
 Key = Tuple[int, int]
@@ -41,10 +41,12 @@ class Tree:
         self.titles: Dict[Key, str] = {}
         self.main: Optional[Key] = None
         self._leader: Optional[Key] = None
+        self._package: Optional[str] = None
         self._seen = [(int(pid), int(start_time)) for pid, start_time in seen]
         if main is not None:
             key = (main["pid"], main["start_time"])
             self.main = key if is_alive(*key) else None
+            self._package = below.find_package(key[0]) if self.main else None
             # `start` made it the leader of a process session, which outlives it in its workers.
             self._leader = key if session is not None else None
 
@@ -57,12 +59,20 @@ class Tree:
             stat = processes.get(pid)
             if stat is not None and stat.start_time == start_time:
                 found.update(item.pid for item in procfs.find_tree(pid, processes))
+        found -= self._find_others(found, processes)
         if self.session is not None and everywhere:
             found.update(stat.pid for stat in processes.values() if self._carries(stat, processes))
         for pid in found - {os.getpid()}:
             key = (pid, processes[pid].start_time)
             if processes[pid].alive and key not in self.titles:
                 self.titles[key] = procfs.read_title(pid)
+
+    def _find_others(self, found: Set[int], processes: Mapping[int, procfs.Stat]) -> Set[int]:
+        """What another server below this one has: nothing of it is ever ended with this one."""
+        if self.main is None or found <= self.pids:
+            return set()
+        apart = below.find_apart(self.main[0], self._package, dict(processes))
+        return {item.pid for pid in apart for item in procfs.find_tree(pid, dict(processes))}
 
     @property
     def pids(self) -> Set[int]:

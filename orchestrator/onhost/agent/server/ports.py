@@ -6,7 +6,7 @@ import errno
 import socket
 from typing import Any, Collection, Iterable, List, Mapping, NamedTuple, Optional, Set
 
-from ..proc import arguments, procfs
+from ..proc import arguments, below, procfs
 from ..proc.describe import describe
 from ..proc.tree import is_alive
 
@@ -86,7 +86,8 @@ def find_in_the_way(
     given = arguments.find_given(argv, cwd or "/")._asdict()
     if pid is None or start_time is None or not is_alive(pid, start_time):
         return find_rivals(port, find_wanted({"given": given}, port), ())
-    tree = [stat.pid for stat in procfs.find_family(pid, procfs.read_all())]
+    family = below.find_family(pid, below.find_package(pid), procfs.read_all())
+    tree = [stat.pid for stat in family]
     known = describe(pid, start_time)
     wanted = find_addresses(port, tree, pid) or find_wanted(known, port)
     host = given["values"].get("host")

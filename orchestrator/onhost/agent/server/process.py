@@ -11,7 +11,8 @@ import time
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Set, Tuple
 
 from ..look.gpu import Holder
-from ..proc import launch, procfs, supervisor
+from ..proc import launch, procfs
+from ..proc.above import owner
 from ..proc.describe import describe, public, with_command, with_output, with_way
 from ..proc.mains import find_mains
 from ..proc.tree import Tree, is_alive, kill, send, wait_for_end
@@ -168,6 +169,6 @@ def find_successors(known: Mapping[str, Any], ours: Set[int], since: int) -> Lis
             continue
         argv = procfs.parse_strings(procfs.read_cmdline(stat.pid))
         if argv == known["argv"] and procfs.read_link("/proc/%d/cwd" % stat.pid) == known["cwd"]:
-            parent = supervisor.name_process(stat.ppid) if stat.ppid > 1 else "somebody"
+            parent = owner.name_process(stat.ppid) if stat.ppid > 1 else "somebody"
             found.append("process %d was started in its place by %s" % (stat.pid, parent))
     return found

@@ -1,0 +1,1 @@
+"""Who stands above a server: supervisors, wrappers, and people's sessions."""
