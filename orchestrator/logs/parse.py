@@ -13,7 +13,9 @@ _LABEL = r"(?:ATTN_|MOE_)?[A-Z]{2,}\d+"
 _PREFIX = re.compile(
     rf"\[(?P<time>\d{{4}}-\d\d-\d\d \d\d:\d\d:\d\d(?:[.,]\d+)?)(?P<labels>(?: {_LABEL})*)\] ?"
 )
-_TITLE = re.compile(r"sglang::(?P<name>[a-z_]+?(?:[/:][\w/]+)?)(?P<labels>(?:_" + _LABEL + r")*)$")
+# SGLang's own, and those of what it brings along: `sgl_diffusion::scheduler_T0_U1`, `..._0`.
+_RANK = r"(?:ATTN_|MOE_)?[A-Z]+\d+"
+_TITLE = re.compile(rf"sgl\w*::(?P<name>[a-z_]+?(?:[/:][\w/]+|_\d+)?)(?P<labels>(?:_{_RANK})*)$")
 _MAIN = re.compile(r"(-m |/)?sglang[./](launch_server|cli)|\bsglang serve\b|\.launch_server\b")
 _ESCAPES = re.compile(
     r"(?:\x1b\[|\x9b)[0-?]*[ -/]*(?:[@-~]|$)"  # CSI; at the end of a line it may be cut short
@@ -46,14 +48,14 @@ def label_of_title(title: str) -> str:
     title = title.replace("\0", " ").strip()
     match = _TITLE.match(title)
     if match is not None:
-        labels = re.findall(_LABEL, match["labels"])
+        labels = re.findall(_RANK, match["labels"])
         return " ".join(labels) if labels else match["name"]
     return "main" if _MAIN.search(title) else ""
 
 
 def is_scheduler(label: str) -> bool:
     """Whether a worker of this label runs the model."""
-    return label == "scheduler" or re.fullmatch(rf"{_LABEL}( {_LABEL})*", label) is not None
+    return re.fullmatch(rf"scheduler(_\d+)?|{_RANK}( {_RANK})*", label) is not None
 
 
 def clean(text: str) -> str:

@@ -24,6 +24,9 @@ from tests.logs.test_records import make_record_line
         ("sglang::scheduler_DP0_TP3_EP3\0\0\0", "DP0 TP3 EP3"),
         ("sglang::scheduler_DP1_PP0_ATTN_CP2_MOE_DP3_TP4_EP5", "DP1 PP0 ATTN_CP2 MOE_DP3 TP4 EP5"),
         ("sglang::scheduler", "scheduler"),
+        ("sgl_diffusion::scheduler_3", "scheduler_3"),
+        ("sgl_diffusion::scheduler_T0_U1_R2", "T0 U1 R2"),
+        ("ray::SchedulerActor.event_loop", ""),
         ("sglang::detokenizer", "detokenizer"),
         ("sglang::data_parallel_controller", "data_parallel_controller"),
         ("sglang::tokenizer_worker:123", "tokenizer_worker:123"),
@@ -42,8 +45,9 @@ def test_a_title_names_its_worker(title: str, label: str) -> None:
 
 def test_schedulers_are_told_from_other_workers() -> None:
     """Those are the processes that run the model."""
-    labels = ["TP0", "DP0 TP3 EP3", "scheduler", "detokenizer", "main", "", "pid 7"]
-    assert [is_scheduler(label) for label in labels] == [True] * 3 + [False] * 4
+    labels = ["TP0", "DP0 TP3 EP3", "scheduler", "scheduler_3", "T0 U1"]
+    labels += ["detokenizer", "main", "", "pid 7"]
+    assert [is_scheduler(label) for label in labels] == [True] * 5 + [False] * 4
 
 
 @pytest.mark.parametrize(
