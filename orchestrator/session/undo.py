@@ -17,7 +17,7 @@ from orchestrator.session.hosts.fleet import Fleet, Progress
 from orchestrator.session.hosts.heartbeat import Heartbeat
 from orchestrator.session.hosts.member import Member
 from orchestrator.session.steps import stages
-from orchestrator.session.steps.regain import START_BY_HAND, name_server, tell_lost
+from orchestrator.session.steps.regain import START_BY_HAND, name_server, tell_recovered
 from orchestrator.session.steps.tail import Tail
 from orchestrator.transport.base import Transport
 
@@ -158,7 +158,7 @@ class Undo:
             state = "patched" if part.left["files"] else "untouched"
             return Outcome(part.name, "revert", False, state, "unknown", error.message)
         server, state = name_server(value, part.left), stages.name_state(value)
-        said = "; ".join([*value["report"], *tell_lost(value), *value["left"]])
+        said = "; ".join(tell_recovered(value))
         if not part.left["files"] and not value["left"]:
             state = "untouched"
         hints = (START_BY_HAND,) if "lost" in value else ()
@@ -179,7 +179,7 @@ def _ended(outcome: Outcome, member: Member) -> Outcome:
         outcome,
         ok=outcome.ok and not failed,
         server=member.server,
-        message="; ".join(text for text in said if text),
+        message="; ".join(dict.fromkeys(text for text in said if text)),
         hints=outcome.hints or (member.error.hints if member.error is not None else ()),
         value=None,
     )

@@ -52,7 +52,8 @@ class FakeAgent:
             said = self._reverts.pop(0) if len(self._reverts) > 1 else self._reverts[0]
             left = [f"{f['path']}: {f['state']}, {f['why']}" for f in said["files"]]
             server = {"pid": 1} if said["verified"] else None
-            return Reply(said | {"server": server, "left": left, "report": []})
+            report = said.get("report", [])
+            return Reply(said | {"server": server, "left": left, "report": report})
         return Reply(_SAID[op])
 
     def close(self) -> None:
@@ -133,6 +134,17 @@ def test_a_recovery_that_fails_is_known_to_the_others(end: Any) -> None:
         (False, "patched", "not back", "/x.py: failed, read-only file system"),
         (True, "reverted", "not back", "started again, but not ready without k0"),
     ]
+
+
+def test_what_a_guard_left_is_told_once(end: Any) -> None:
+    """Its report has the same words as what is left now, and those of what is not left any more."""
+    why = "it was changed after the swap"
+    report = ["the lease ran out: 0 of 1 files put back", f"left: /x.py: drift, {why}"]
+    first = {"report": [*report, "left: the lock: busy"]}
+    _, outcomes = end({"k0"}, k0=[left_with("drift", why) | first])
+    assert outcomes[0].message == f"{report[0]}; /x.py: drift, {why}"
+    _, outcomes = end({"k0"}, k0=[CLEAN | first])
+    assert outcomes[0].message == report[0]
 
 
 def test_a_part_that_started_alone_says_how_the_other_is_started(end: Any) -> None:

@@ -78,6 +78,6 @@ class Member:
             ok=self.error is None,
             state=self.state,
             server=self.server,
-            message="; ".join([m for m in [message, *self.notes] if m]),
+            message="; ".join(dict.fromkeys(m for m in [message, *self.notes] if m)),
             hints=self.error.hints if self.error else (),
         )

@@ -16,7 +16,7 @@ from orchestrator.servers.base import Found, Life, debug_life, find, find_port, 
 from orchestrator.servers.ports import require_port
 from orchestrator.session.hosts.contact import show_time
 from orchestrator.session.hosts.member import Member
-from orchestrator.session.steps.regain import tell_lost
+from orchestrator.session.steps.regain import tell_recovered
 from orchestrator.transport.base import Transport
 
 _CONNECT_S = 20.0
@@ -150,7 +150,7 @@ def end_leftovers(member: Member) -> str:
             ended.append(left["session"])
             member.notes.append(f"ended the earlier session `{left['session']}` first")
             if "lost" in value:  # what else would look like a server that did not run before
-                member.notes += [*value["report"], *tell_lost(value)]
+                member.notes += tell_recovered(value)
     return f"ended {', '.join(ended)}" if ended else "none"
 
 

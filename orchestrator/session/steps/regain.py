@@ -21,6 +21,8 @@ _ASK_S = 3.0
 # writes the directory anew before anything else.
 _GUARD_SEES_S = 5.0
 
+# How a guard's report begins the line about what it could not put back.
+_GUARD_LEFT = "left: "
 START_BY_HAND = "start its server by hand: how it ran was only written in the lost directory"
 
 
@@ -119,7 +121,7 @@ def _take_as_lost(member: Member, mine: dict[str, Any]) -> None:
         member.state = stages.name_state(value)
         member.server = name_server(value, found[0])
         text = "the session's directory was lost on this host"
-        notes = (*value["report"], *tell_lost(value), *value["left"])
+        notes = tuple(tell_recovered(value))
         hints = (START_BY_HAND,) if member.server == "not back" else ()
     member.error = HostError(text, host=member.name, code="lost-state", hints=hints, notes=notes)
 
@@ -131,6 +133,15 @@ def name_server(value: Mapping[str, Any], left: Mapping[str, Any]) -> str:
     if left["server"] == "untouched":
         return "untouched"
     return "restored" if value["server"] or not left["ran"] else "not back"
+
+
+def tell_recovered(value: Mapping[str, Any]) -> list[str]:
+    """What a guard did and what a `recover` after it left, each once.
+
+    Of what the guard had to leave only that is told which is left still.
+    """
+    done = [text for text in value["report"] if not text.startswith(_GUARD_LEFT)]
+    return list(dict.fromkeys([*done, *tell_lost(value), *value["left"]]))
 
 
 def tell_lost(value: Mapping[str, Any]) -> list[str]:
