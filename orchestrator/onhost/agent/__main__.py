@@ -93,7 +93,8 @@ def describe(session: Dict[str, Any]) -> List[str]:
         lines.append("  %s: %s" % (item.get("path"), item.get("state")))
         if item.get("kept"):
             lines.append("    its original is `%s`" % item["kept"])
-    lines.append("  server: %s" % session.get("server"))
+    if not session.get("elsewhere"):  # of another machine's nothing is known here
+        lines.append("  server: %s" % session.get("server"))
     lines.extend("  %s" % line for line in session.get("report") or [])
     return lines
 
