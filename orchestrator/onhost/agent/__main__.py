@@ -64,7 +64,8 @@ def _take_values(words: List[str], flag: str) -> List[str]:
 
 def show_status(packages: Sequence[str] = ()) -> int:
     """Print every session of this host's state directory, and those that only a lock beside an
-    install still knows; 7 where files are still changed.
+    install still knows; 7 where one of them is not brought to its end, by its guard if by nobody
+    else.
     """
     from .session import status
 
@@ -75,7 +76,7 @@ def show_status(packages: Sequence[str] = ()) -> int:
         return 0
     for session in sessions:
         print("\n".join(describe(session)))
-    return NOT_RESTORED
+    return 0 if all(session.get("over") for session in sessions) else NOT_RESTORED
 
 
 def describe(session: Dict[str, Any]) -> List[str]:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.onhost.agent.__main__ import show_status
 from orchestrator.onhost.agent.files import files
 from orchestrator.onhost.agent.held import lease
 from orchestrator.onhost.agent.held.facts import Facts
@@ -18,6 +19,7 @@ from orchestrator.onhost.agent.refusal import Refusal
 from orchestrator.onhost.agent.session import guard, recover, status
 from tests.onhost.transaction.place import (
     EDITED,
+    HOST,
     LEASE_S,
     NOBODY,
     apply,
@@ -54,7 +56,7 @@ def test_renewals_keep_it_patched(place, held):
     assert held.poll() is None
 
 
-def test_a_killed_holder(place, held):
+def test_a_killed_holder(place, held, monkeypatch, capsys):
     """SIGKILL to the agent: files and server are back a second after the lease, with a report."""
     held.kill()
     began = time.monotonic()
@@ -68,6 +70,9 @@ def test_a_killed_holder(place, held):
         f"the original server runs as process {place.originals()[0]} (no differences)",
     ]
     assert session["over"] is True
+    monkeypatch.setenv("SGLDBG_STATE", place.state)
+    assert show_status() == 0
+    assert f"s1 on {HOST}: reverted by guard\n" in capsys.readouterr().out
     assert not os.path.exists(os.path.join(place.directory(), "server.json"))
     value = recover.recover(place.directory())
     assert value["left"] == []
