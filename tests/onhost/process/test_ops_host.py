@@ -120,7 +120,8 @@ def test_an_install_on_the_wire(context, tmp_path):
     checked, _ = OPS["check-code"](context, asked, raw)
     error = "SyntaxError: '(' was never closed (line 1)"
     assert checked == {"files": [{"file": names[0], "error": error}]}
-    assert call(context, "find-servers", package="pkg") == ([], b"")
+    nobodys = f"pkg{os.getpid()}_of_{tmp_path.name}"
+    assert call(context, "find-servers", package=nobodys) == ([], b"")
 
 
 ROUND_TRIP = """

@@ -42,7 +42,6 @@ _ONCE = INITS | frozenset(
 _MODULES = {
     "accelerate.commands.launch": "accelerate",
     "conda.cli.main": "conda",
-    "supervisor.supervisord": "supervisord",
     "torch.distributed.launch": "torchrun",
     "torch.distributed.run": "torchrun",
 }
@@ -75,7 +74,7 @@ class Program(NamedTuple):
         return (
             bool(self.names & _HOLDERS)
             or any(name.startswith(_HOLDERS_BEGIN) for name in self.names)
-            or any(word == _AGENT or _GUARD.match(word) for word in self.argv[1:4])
+            or any(word == _AGENT or _GUARD.match(word) for word in self.argv[1:5])
         )
 
     def find_supervisor(self) -> Optional[str]:
@@ -117,8 +116,8 @@ def _find_script_names(argv: Sequence[str]) -> FrozenSet[str]:
         if program is None or program.kind == "code":
             return frozenset()
         if program.kind == "module":
-            name = program.name
-            return frozenset([_MODULES.get(name, name)])
+            last = program.name.rpartition(".")[2]
+            return frozenset([_MODULES.get(program.name, last)])
         return frozenset([os.path.basename(program.name)])
     if _INTERPRETER.match(_base(argv[0])):
         script = next((word for word in argv[1:] if not word.startswith("-")), "")

@@ -160,7 +160,7 @@ class _Script:
             return not node.words
         if name in self._functions:
             return self._is_call_harmless(name)
-        if name == "kill":
+        if name == "kill" and [word.text for word in node.words[1:2]] != ["-0"]:
             return self._alone
         return name in _HARMLESS or (name == "exec" and len(node.words) == 1)
 
