@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, cast
 
 import pytest
@@ -24,6 +25,7 @@ BOOK = Inventory(
 )
 SLOW = HostError("no answer to `locate` within 10 s", host="h", code="timeout")
 ABSENT = HostError("there is no interpreter `absent`", host="h", code="no-interpreter")
+GONE = HostError("process 7 is gone", host="h", code="gone")
 LOST = HostError("the link broke", host="h", code="lost")
 CRASH = HostError("`status` failed: \x1b[31mKeyError", host="h", code="crash")
 KNOWN, HIDDEN = {"session": "known"}, {"session": "hidden"}
@@ -33,15 +35,21 @@ NOTE = "h: beside install `slow` no lost session was sought: no answer to `locat
 class Agent:
     """A host that knows one session by itself, and one beside its install `fine`."""
 
-    def __init__(self, answers: Mapping[str, Any]) -> None:
+    def __init__(self, answers: Mapping[Any, Any]) -> None:
         self._answers, self.closed = answers, False
+        self.packages: list[str] = []
 
     def call(self, op: str, args: Mapping[str, Any], timeout_s: float = 30.0) -> Reply:
-        """`status` or `locate`."""
-        if op == "locate":
+        """`status`, `find-servers` or `locate`."""
+        if op == "find-servers":
             assert timeout_s == 10
-            answer = self._answers.get(args["python"], {"package_dir": f"/{args['python']}/sglang"})
+            answer = self._answers.get("servers", [])
+        elif op == "locate":
+            assert timeout_s == 10
+            name = args["python"] or args["pid"]
+            answer = self._answers.get(name, {"package_dir": f"/{name}/sglang"})
         elif args["packages"]:
+            self.packages = args["packages"]
             answer = self._answers.get("beside", {"sessions": [KNOWN, HIDDEN]})
         else:
             answer = {"sessions": [KNOWN]}
@@ -82,3 +90,27 @@ def test_what_is_left_is_told_whatever_an_install_does(
     (one,) = contacts
     assert (one.sessions, list_notes(contacts), one.error) == (sessions, notes, error)
     assert (one.agent is None, agent.closed) == (error is not None,) * 2
+
+
+@pytest.mark.parametrize(
+    ("answers", "packages", "notes"),
+    [
+        ({}, [], []),
+        ({"servers": [{"pid": 7}, {"pid": 8}]}, ["/7/sglang", "/8/sglang"], []),
+        ({"servers": [{"pid": 7}, {"pid": 8}], 7: GONE}, ["/8/sglang"], []),
+        ({"servers": SLOW}, [], [NOTE]),
+    ],
+    ids=["none runs", "two", "one that ends", "no answer"],
+)
+def test_an_install_without_an_interpreter_is_where_its_servers_run(
+    monkeypatch: pytest.MonkeyPatch, answers: Any, packages: list[str], notes: list[str]
+) -> None:
+    """So a session is found of which only a lock is left, also once `/tmp` was emptied."""
+    agent = Agent(answers)
+    monkeypatch.setattr(contact, "open_agent", lambda *args, **kwargs: agent)
+    servers = {"slow": BOOK.servers["slow"]}
+    book = replace(BOOK, installs={"slow": Install("slow", None, "sglang")}, servers=servers)
+    contacts = open_contacts(cast("Transport", None), [Host("h")], book)
+    found = (KNOWN, HIDDEN) if packages else (KNOWN,)
+    assert (agent.packages, list(contacts[0].sessions)) == (packages, list(found))
+    assert list_notes(contacts) == notes

@@ -69,11 +69,11 @@ def _list_sessions(agent: AgentClient, packages: Sequence[str]) -> tuple[Mapping
 
 
 def _list_installs(host: Host, inventory: Inventory | None) -> list[Install]:
-    """The installs of a host, as far as the inventory names their interpreter; each once."""
+    """The installs of a host, each once."""
     if inventory is None:
         return []
     names = dict.fromkeys(s.install for s in inventory.servers.values() if host.name in s.hosts)
-    return [inventory.installs[n] for n in names if inventory.installs[n].python is not None]
+    return [inventory.installs[n] for n in names]
 
 
 def _look_beside(
@@ -84,13 +84,14 @@ def _look_beside(
     `known` are those that the host knows without it. All installs are asked for at once.
     """
     with ThreadPoolExecutor(min(_THREADS, len(installs)), "sgldbg-locate") as pool:
-        found = list(pool.map(lambda install: _find_package(agent, install), installs))
+        found = list(pool.map(lambda install: _find_packages(agent, install), installs))
     notes = [
         f"beside install `{install.name}` no lost session was sought: {one.message}"
         for install, one in zip(installs, found, strict=True)
         if isinstance(one, HostError)
     ]
-    packages = [one for one in dict.fromkeys(found) if isinstance(one, str)]
+    named = [path for one in found if not isinstance(one, HostError) for path in one]
+    packages = list(dict.fromkeys(named))
     if not packages:
         return known, notes
     try:
@@ -101,18 +102,33 @@ def _look_beside(
         return known, [*notes, f"no lost session was sought: {error.message}"]
 
 
-def _find_package(agent: AgentClient, install: Install) -> str | HostError | None:
+def _find_packages(agent: AgentClient, install: Install) -> list[str] | HostError:
     """Where an install stands, or why its interpreter did not say so in time.
 
+    Where the inventory names none, those of its servers that run say it, a debug life among them.
     One that is not there is no matter here: `sgldbg hosts` tells of it.
     """
-    args = {"python": install.python, "package": install.package, "pid": None}
     try:
-        return str(agent.call("locate", args, timeout_s=_LOCATE_S).value["package_dir"])
+        pids: list[int | None] = [None]
+        if install.python is None:
+            asked = {"package": install.package}
+            running = agent.call("find-servers", asked, timeout_s=_LOCATE_S).value
+            pids = [one["pid"] for one in running]
+        return [path for pid in pids for path in _locate(agent, install, pid)]
     except HostError as error:
         if error.code == "lost":
             raise
-        return error if error.code not in ("no-interpreter", "not-installed") else None
+        return error
+
+
+def _locate(agent: AgentClient, install: Install, pid: int | None) -> list[str]:
+    args = {"python": install.python, "package": install.package, "pid": pid}
+    try:
+        return [str(agent.call("locate", args, timeout_s=_LOCATE_S).value["package_dir"])]
+    except HostError as error:
+        if error.code in ("no-interpreter", "not-installed", "gone"):
+            return []
+        raise
 
 
 def join_errors(errors: Sequence[HostError], what: str, state: str) -> OrchestratorError | None:

@@ -162,7 +162,8 @@ def run_tail(session: SessionState, force: bool = False, trace: Trace = lambda t
             trace("the files are back, the debug life is ending")
 
     with session.locked():
-        claim.beat(session, session.check())
+        with contextlib.suppress(Refusal):  # each part says so for itself
+            claim.beat(session, session.check())
         attempt("staged files", lambda: swap.remove_staged(session))
         stopped = attempt("stopping the debug life", lambda: _stop_debug(session, early))
         reports = attempt("the files", lambda: swap.revert(session, force))
