@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import re
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 
 from tests.session import readme
-from tests.session.command import call, told
+from tests.session.command import Result, call, told
 from tests.session.test_kill import STAGES
 from tests.session.world import TEXT, Project, World
 
@@ -51,6 +54,21 @@ def test_the_fault_is_found(
     assert tuple(done) == STAGES
 
 
+def check_taken(planned: Result, project: Project) -> None:
+    """A debug life that would meet a neighbour is refused before anything is written."""
+    said = re.sub(r"\d+ is taken by process \d+ \(.*\) of \S+", "N is taken by US", planned.err)
+    assert (planned.code, planned.out, told(said, project.folder)) == (
+        5,
+        "",
+        "error: port N is taken by US\n"
+        " --> host demo-0 (TMP/inventory.yaml:30)\n"
+        "note: it listens on 127.0.0.2, the server on 0.0.0.0: there cannot be both on one port\n"
+        "hint: stop that process, or give the server another port\n"
+        "hosts:\n"
+        "  demo-[0-1]: nothing was written, server was not touched\n",
+    )
+
+
 def check_records(run: Path) -> None:
     """Armed records are of the user's request only: one token per character, one request."""
     armed = [r for r in read_lines(run / "records.jsonl") if r["phase"] == "armed"]
@@ -76,10 +94,18 @@ def check_logs(world: World, run: Path) -> None:
 def test_the_fix_is_seen(
     world: World, project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """EAGLE3 in the debug life: `fused` holds, exit code 0, told as JSON."""
-    project.session["restart"]["add_args"] += ["--speculative-algorithm", "EAGLE3"]
-    session = project.write()
-    result = call(monkeypatch, "run", session, "--runs", tmp_path / "runs", "--json")
+    """EAGLE3 in the debug life: `fused` holds, exit code 0, told as JSON.
+
+    All the while somebody listens on the server's port, at another address.
+    """
+    add_args = project.session["restart"]["add_args"]
+    add_args += ["--speculative-algorithm", "EAGLE3"]
+    port = urlsplit(world.cluster.url).port
+    with socket.create_server(("127.0.0.2", port or 0)):
+        session = project.write()
+        result = call(monkeypatch, "run", session, "--runs", tmp_path / "runs", "--json")
+        add_args += ["--host", "0.0.0.0"]
+        check_taken(call(monkeypatch, "plan", project.write()), project)
     world.assert_as_before()
     facts = json.loads(result.out)
     assert (result.code, facts["exit_code"], facts["error"], facts["bug"]) == (0, 0, None, None)
