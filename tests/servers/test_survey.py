@@ -93,6 +93,30 @@ def test_everything_is_shown():
             ],
         ),
         (
+            {
+                "supervisor": "python watch.py (pid 3)",
+                "why": "python watch.py (pid 3) waits for it and may start it again",
+            },
+            [
+                "  run by python watch.py (pid 3)",
+                "  cannot be adopted: python watch.py (pid 3) waits for it and may start it again",
+                "  hint: name the commands that stop and start it: `launch: {stop: [...], start:"
+                " [...]}`",
+                "  hint: or start the server so that nothing waits for it: by `exec`, as the last"
+                " command of a script, or with `setsid nohup ... &`",
+            ],
+        ),
+        (
+            {"strangers": ["tail (pid 13)"], "why": "it would take along tail (pid 13)"},
+            [
+                "  cannot be adopted: it would take along tail (pid 13)",
+                "  hint: name the commands that stop and start all of them: `launch: {stop: [...],"
+                " start: [...]}`",
+                "  hint: or start them apart: what a script has put into the background is below"
+                " the server that it becomes by `exec`",
+            ],
+        ),
+        (
             {"needs_output": True, "why": "its stdout goes to a terminal, ..."},
             [
                 "  cannot be adopted: its stdout goes to a terminal, ...",

@@ -5,13 +5,15 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from orchestrator.onhost.agent.proc import commandline, procfs
+from orchestrator.onhost.agent.proc import commandline, procfs, tree
+from orchestrator.onhost.agent.proc.describe import describe
 from orchestrator.onhost.agent.server import process
 
-from .conftest import Stage, wait_for
+from .conftest import Stage, key_of, wait_for
 from .test_describe import RENAME
 
 PY = "/venv/bin/python3"
@@ -88,6 +90,12 @@ def package(tmp_path: Path) -> str:
         "import os, subprocess, sys, time\n"
         "if '--fork' in sys.argv and os.fork() == 0:\n"
         "    time.sleep(60)\n"
+        "if '--spawn' in sys.argv:\n"
+        "    code = 'from multiprocessing.spawn import spawn_main; import time; time.sleep(60)'\n"
+        "    subprocess.Popen([sys.executable, '-c', code])\n"
+        "if sys.argv[1:2] == ['serve']:\n"
+        "    words = [sys.executable, '-m', os.environ['SERVES'], *sys.argv[2:]]\n"
+        "    sys.exit(subprocess.call(words))\n"
         "if '--title' in sys.argv:\n"
         "    exec(os.environ['RENAME'])\n"
         "open(os.environ['READY'], 'w').close()\n"
@@ -101,12 +109,75 @@ def test_one_server_is_found_once(stage: Stage, tmp_path, package):
     argv = [sys.executable, "-m", package + ".launch_server", "--fork", "--port", "30000"]
     line = " ".join(argv) + "; true"
     shell = stage.run(["bash", "-c", line], cwd=tmp_path)
-    tree = procfs.find_tree(shell.pid, procfs.read_all())
-    assert len(tree) == 3
+    below = procfs.find_tree(shell.pid, procfs.read_all())
+    assert len(below) == 3
     (found,) = process.find_mains(package)
-    assert (found["pid"], found["argv"], found["cwd"]) == (tree[1].pid, argv, str(tmp_path))
+    assert (found["pid"], found["argv"], found["cwd"]) == (below[1].pid, argv, str(tmp_path))
     assert found["restorable"] is True
     assert process.find_mains(package + "x") == []
+
+
+def find_by_port(package: str) -> dict[str, Any]:
+    return {row["given"]["values"]["port"]: row for row in process.find_mains(package)}
+
+
+def both(package: str) -> dict[str, Any] | None:
+    """Both servers of the script below, once they run what they are."""
+    found = find_by_port(package)
+    return found if sorted(found) == ["30001", "30002"] else None
+
+
+def test_a_server_below_another_one(stage: Stage, tmp_path, package):
+    """`B & exec A` makes B a child of A: it is a server, and A cannot go without it."""
+    line = " ".join([sys.executable, "-m", package + ".launch_server", "--spawn", "--port"])
+    text = f"{line} 30002 --fork & tail -f /dev/null & exec {line} 30001"
+    upper = stage.run(["bash", "-c", text], cwd=tmp_path)
+    found = wait_for(lambda: both(package), "both servers")
+    wait_for(lambda: len(procfs.find_tree(upper.pid, procfs.read_all())) == 6, "all workers")
+    stage.note(upper.pid)
+    (tail,) = (s.pid for s in procfs.read_all().values() if (s.ppid, s.comm) == (upper.pid, "tail"))
+    lower = found["30002"]["pid"]
+    name = f"{os.path.basename(sys.executable)} -m {package}.launch_server"
+    strangers = [f"another server, {name} (pid {lower})", f"tail (pid {tail})"]
+    assert found["30001"]["pid"] == upper.pid
+    assert found["30001"]["why"] == f"it would take along {strangers[0]} and {strangers[1]}"
+    assert found["30001"]["strangers"] == strangers
+    assert (found["30002"]["why"], found["30002"]["wrapper"]) == ("", None)
+
+    theirs = procfs.find_tree(lower, procfs.read_all())
+    known = describe(upper.pid)
+    assert not {stat.pid for stat in theirs} & {pid for pid, _ in known["tree"]}
+    ended = tree.kill(tree.Tree(key_of(upper.pid), None, known["tree"]))
+    assert len(ended) == 3
+    assert all(process.is_alive(stat.pid, stat.start_time) for stat in theirs)
+    assert list(find_by_port(package)) == ["30002"]
+
+
+def test_what_was_put_beside_a_server(stage: Stage, tmp_path, package):
+    """What shares the server's process group is not its own for that, and outlives it."""
+    argv = [sys.executable, "-m", package + ".launch_server"]
+    line = f"(exec tail -f /dev/null &) ; exec {' '.join(argv)}"
+    server = stage.run(["setsid", "bash", "-c", line], cwd=tmp_path)
+    (tail,) = (s for s in procfs.read_all().values() if (s.sid, s.comm) == (server.pid, "tail"))
+    stage.note(tail.pid)
+    known = describe(server.pid)
+    assert (known["tree"], known["why"]) == ([[server.pid, known["start_time"]]], "")
+    process.stop(key_of(server.pid), None, 20, None, known)
+    assert process.is_alive(tail.pid, tail.start_time)
+
+
+@pytest.mark.parametrize("port", [[], ["--port", "30000"]])
+def test_a_server_that_starts_another_to_do_its_work(stage: Stage, tmp_path, package, port):
+    """The outer one is the server, whichever of the two says where it listens."""
+    argv = [sys.executable, "-m", package, "serve", *port]
+    (tmp_path / package / "__main__.py").write_text(
+        f"import runpy; runpy.run_module('{package}.launch_server', run_name='__main__')\n"
+    )
+    served = {"SERVES": package + ".launch_server"}
+    outer = stage.run(argv, cwd=tmp_path, env=served)
+    assert len(procfs.find_tree(outer.pid, procfs.read_all())) == 2
+    (found,) = process.find_mains(package)
+    assert (found["pid"], found["why"]) == (outer.pid, "")
 
 
 def test_wrappers_that_exec(stage: Stage, tmp_path, package):

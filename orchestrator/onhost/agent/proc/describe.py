@@ -226,7 +226,8 @@ def _read_neighbours(pid: int, processes: Dict[int, procfs.Stat]) -> Description
     return {
         "supervisor": found and found.name,
         "owned": found and found.why,
-        "wrapper": owner.find_wrapper(pid, processes),
+        # Of an owner nobody can say that it is not started again.
+        "wrapper": None if found else owner.find_wrapper(pid, processes),
         "strangers": below.find_strangers(pid, package, processes) or None,
         # Workers whose main process dies before it is stopped are known by this alone.
         "tree": [[s.pid, s.start_time] for s in family if s.alive],
