@@ -10,7 +10,13 @@ from datetime import datetime
 from pathlib import Path
 
 from orchestrator.diagnostics import fold_hosts
-from orchestrator.errors import FleetError, HostError, OrchestratorError, SessionError
+from orchestrator.errors import (
+    FleetError,
+    HostError,
+    OrchestratorError,
+    PatchError,
+    SessionError,
+)
 from orchestrator.model.inventory import Host, Inventory, Server
 from orchestrator.model.outcome import is_as_before
 from orchestrator.model.patch import Patch
@@ -30,7 +36,7 @@ from orchestrator.session.kept.ending import Ending
 from orchestrator.session.kept.rundir import RunDir
 from orchestrator.session.signals import signals_end
 from orchestrator.session.steps import lives, observe, stages
-from orchestrator.session.steps.links import note_links
+from orchestrator.session.steps.links import note_compiled, note_links
 from orchestrator.session.steps.tail import Tail
 from orchestrator.session.steps.watch import Watch
 from orchestrator.transport.base import Transport
@@ -141,7 +147,11 @@ class Run:
         look = observe.look(self.session_id, job.server, install, job.patches, restart)
         fleet.each("look", look, may_leave=True)
         views = [m.view for m in fleet.members if m.view is not None]
-        plan = engine.plan(self.session_id, job.patches, views, job.runtime_source)
+        try:
+            plan = engine.plan(self.session_id, job.patches, views, job.runtime_source)
+        except PatchError as error:
+            error.notes = (*error.notes, *note_compiled({m.name: m.files for m in fleet.members}))
+            raise
         fleet.each("check", observe.check_code(plan), may_leave=True)
         return plan
 

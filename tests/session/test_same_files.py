@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from orchestrator.model.plan import FilePlan, Plan
-from orchestrator.session.steps.links import note_links
+from orchestrator.session.steps.links import note_compiled, note_links
 
 A, B, NEW = "p/a.py", "p/b.py", "p/_sgldbg.py"
 
@@ -56,4 +56,12 @@ def test_hosts_that_see_one_install() -> None:
     every = tuple(rows)
     assert note_links(plan(a=every, b=every), rows) == [
         "k[0-1]: one and the same install: it is patched once and reverted once"
+    ]
+
+
+def test_a_file_without_a_source() -> None:
+    """Named with what stands there instead, for all hosts at once; one that is absent is not."""
+    rows = {h: {A: ABSENT | {"compiled": "a.pyc"}, B: ABSENT} for h in ("k0", "k1")}
+    assert note_compiled(rows) == [
+        "k[0-1]: p/a.py has no source, only `a.pyc` stands there, which no patch can change"
     ]

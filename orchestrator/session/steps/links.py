@@ -1,4 +1,4 @@
-"""What a plan has to say of files that have other names, and of installs that hosts share."""
+"""What there is to say of files with other names or without a source, and of shared installs."""
 
 from __future__ import annotations
 
@@ -16,6 +16,20 @@ Rows = Mapping[str, Mapping[str, Mapping[str, Any]]]
 def note_links(plan: Plan, rows: Rows) -> list[str]:
     """One note for each file with other names, one for all hosts that see the same install."""
     return [*_note_names(plan, rows), *_note_shared(plan, rows)]
+
+
+def note_compiled(rows: Rows) -> list[str]:
+    """One note for each file that is asked for and has no source, though it can be imported."""
+    hosts: dict[tuple[str, str], list[str]] = {}
+    for host, files in rows.items():
+        for file, row in files.items():
+            if row.get("compiled"):
+                hosts.setdefault((file, row["compiled"]), []).append(host)
+    return [
+        f"{fold_hosts(where)}: {file} has no source, only `{name}` stands there, which no patch"
+        " can change"
+        for (file, name), where in hosts.items()
+    ]
 
 
 def _note_names(plan: Plan, rows: Rows) -> list[str]:

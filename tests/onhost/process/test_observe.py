@@ -59,6 +59,7 @@ def test_everything_about_a_file(site):
         "gid": os.getgid(),
         "nlink": 2,
         "inode": stat.st_ino,
+        "compiled": None,
         "place": volume.name_place(str(path.parent)),
         "mtime_ns": stat.st_mtime_ns,
         "pristine": True,
@@ -228,3 +229,22 @@ def test_places_are_equal_where_a_directory_is(tmp_path):
     assert volume.name_place(str(tmp_path / "link")) == volume.name_place(str(one))
     assert volume.name_place(str(one)) != volume.name_place(str(other))
     assert volume.name_place("/proc") != volume.name_place("/sys")
+
+
+@pytest.mark.parametrize(
+    ("names", "found"),
+    [
+        ((), None),
+        (("new.pyc",), "new.pyc"),
+        (("new.cpython-311-x86_64-linux-gnu.so",), "new.cpython-311-x86_64-linux-gnu.so"),
+        (("newer.pyc", "new.txt", "__pycache__"), None),
+    ],
+)
+def test_what_stands_there_without_a_source(site, names, found):
+    """A module that can be imported and not be patched is told from one that is not there."""
+    for name in names:
+        (site / "pkg" / "srt" / name).write_bytes(b"")
+    (entry,), _ = observe(str(site), "pkg", ["pkg/srt/new.py"], None)
+    assert (entry["exists"], entry["compiled"]) == (False, found)
+    (entry,), _ = observe(str(site), "pkg", ["pkg/nowhere/new.py"], None)
+    assert (entry["exists"], entry["compiled"]) == (False, None)

@@ -30,7 +30,8 @@ def observe(
         data, stat = _read_stable(path, name)
         if stat is None or data is None:
             why = "RECORD lists it" if name in recorded else ""
-            entries.append({"file": name, "path": path, "exists": False, **_NOTHING, "why": why})
+            nothing = {**_NOTHING, "compiled": _find_compiled(path)}
+            entries.append({"file": name, "path": path, "exists": False, **nothing, "why": why})
             continue
         pristine, why = _judge(path, name, data, recorded)
         entries.append(
@@ -48,6 +49,7 @@ def observe(
                 "place": volume.name_place(os.path.dirname(path)),
                 "mtime_ns": stat.st_mtime_ns,
                 "pristine": pristine,
+                "compiled": None,
                 "why": why,
             }
         )
@@ -86,6 +88,16 @@ _NOTHING: Mapping[str, Any] = {
     "mtime_ns": None,
     "pristine": None,
 }
+
+
+def _find_compiled(path: str) -> Optional[str]:
+    """What an import finds in the place of a source that is not there, if it finds anything."""
+    folder, name = os.path.split(path)
+    stem = name[: -len(".py")] + "." if name.endswith(".py") else None
+    if stem is None or not os.path.isdir(folder):
+        return None
+    found = [one for one in os.listdir(folder) if one.startswith(stem)]
+    return min((one for one in found if one.endswith((".pyc", ".so"))), default=None)
 
 
 def _read_stable(path: str, name: str) -> Tuple[Optional[bytes], Optional[os.stat_result]]:
