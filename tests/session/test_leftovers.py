@@ -10,7 +10,7 @@ from orchestrator.agent.client import Reply
 from orchestrator.errors import HostError
 from orchestrator.model.inventory import Host, Install, LaunchAdopt, Server
 from orchestrator.session.hosts.member import Member
-from orchestrator.session.steps.observe import blame_session, end_leftovers
+from orchestrator.session.steps.observe import _refuse_leftovers, blame_session, end_leftovers
 from tests.session.test_regain import BACK, LOCK, left
 
 
@@ -99,3 +99,31 @@ def test_who_may_have_the_server(expired: bool, note: str, hints: tuple[str, ...
 
     assert blamed is error
     assert (error.notes, error.hints) == ((note,), hints)
+
+
+@pytest.mark.parametrize("lock", [LOCK, None], ids=["beside it", "in a shared home"])
+def test_an_install_that_another_machine_holds(lock: str | None) -> None:
+    """Its patched files are no originals for a plan; what only the home tells is no matter here."""
+    away = left("untouched", False) | {"elsewhere": "alpha", "root": "/site", "lock": lock}
+    away |= {"holder": "ann@desk", "since": 0}
+    member = Member(Host("k1"), 0)
+    member.install = {"root": "/site", "package_dir": "/site/sglang"}
+
+    class Seen:
+        def call(self, op: str, args: Any = None, **kwargs: Any) -> Reply:
+            assert (op, args) == ("status", {"packages": ["/site/sglang"]})
+            return Reply({"sessions": [away]})
+
+    member.agent = Seen()  # type: ignore[assignment]
+    if lock is None:
+        _refuse_leftovers(member)
+        return
+    with pytest.raises(HostError) as refused:
+        _refuse_leftovers(member)
+    error = refused.value
+    assert (error.code, error.message, error.notes, error.hints) == (
+        "locked",
+        "the install is in use by session `s` of ann@desk since 1970-01-01 00:00:00 UTC",
+        ("it is of `k0` (machine `alpha`), which shares it",),
+        ("it ends there; should that never come back: `sgldbg revert --all --gone k0`",),
+    )

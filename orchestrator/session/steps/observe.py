@@ -125,7 +125,8 @@ def _sessions_here(member: Member) -> list[Mapping[str, Any]]:
     """
     packages = [member.install["package_dir"]] if member.install else []
     value = member.channel.call("status", {"packages": packages}, timeout_s=_STATUS_S).value
-    return [left for left in value["sessions"] if not left.get("elsewhere")]
+    sessions: list[Mapping[str, Any]] = value["sessions"]
+    return sessions
 
 
 def end_leftovers(member: Member) -> str:
@@ -144,6 +145,10 @@ def end_leftovers(member: Member) -> str:
         except HostError as error:
             if error.code in ("lost", "timeout"):
                 raise
+    return [left for left in _sessions_seen(member) if not left.get("elsewhere")]
+
+
+def _sessions_seen(member: Member) -> list[Mapping[str, Any]]:
             member.notes.append(error.message)
             continue
         if not value["left"]:
@@ -157,11 +162,15 @@ def end_leftovers(member: Member) -> str:
 def _refuse_leftovers(member: Member) -> None:
     """Refuse an install that a session holds: a patched file must not pass for the original.
 
-    One that its guard has brought to its end, with only its report left, holds nothing any more.
+    One that its guard has brought to its end, with only its report left, holds nothing any more;
+    one of another machine holds it where its lock stands beside it.
     """
-    for left in _sessions_here(member):
+    for left in _sessions_seen(member):
+        is_abroad = bool(left.get("elsewhere"))
+        if is_abroad and not left.get("lock"):
+            continue
         if left["root"] == member.install["root"] and not left.get("over"):
-            raise _in_use(member.name, left)
+            raise (_in_use_abroad if is_abroad else _in_use)(member.name, left)
 
 
 def blame_session(
@@ -220,9 +229,21 @@ def _in_use(host: str, left: Mapping[str, Any]) -> HostError:
         "alive": (
             "it is at work",
             "wait for it; `sgldbg revert --all --take` ends it all the same",
+_GONE = "`sgldbg revert --all --gone"
         ),
         "detached": ("left so by `sgldbg apply`", _ASK_FIRST),
         "kept": ("left so by `sgldbg keep`", _ASK_FIRST),
+def _in_use_abroad(host: str, left: Mapping[str, Any]) -> HostError:
+    who = f"session `{left['session']}` of {left['holder']} since {show_time(left['since'])}"
+    return HostError(
+        f"the install is in use by {who}",
+        host=host,
+        code="locked",
+        notes=(f"it is of `{left['host']}` (machine `{left['elsewhere']}`), which shares it",),
+        hints=(f"it ends there; should that never come back: {_GONE} {left['host']}`",),
+    )
+
+
     }.get(left["controller"], ("its controller is gone", "`sgldbg revert --all` ends it"))
     return HostError(
         f"the install is in use by {who}",

@@ -152,6 +152,18 @@ def test_not_while_it_may_be_alive(two):
         assert (two.place.root / name).read_bytes() == data
 
 
+def test_a_session_of_ours_meets_its_lock(two):
+    """Refused with who holds the install, from where, since and until."""
+    other = Context(two.state)
+    args = dict(two.place.begin_args(session="s2"), host=MEMBER)
+    other.session = begin.begin(two.state, args, no_guard)
+    with pytest.raises(Refusal) as refused:
+        stage(two.place, other)
+    start = f"`{two.place.package_dir}` is held by ann@desk (session `s1`) from `{HOST}` (machine"
+    assert refused.value.code == "locked"
+    assert refused.value.message.startswith(f"{start} `alpha`) since 20")
+
+
 def test_a_restart_of_ours_starts_the_count_anew(two, monkeypatch):
     """What was seen before counts on a clock that is not there any more."""
     refuse(two)

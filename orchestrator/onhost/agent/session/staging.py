@@ -136,10 +136,12 @@ def _locked(path: str, found: Optional[Holder]) -> Refusal:
     held = lease.read(session_dir(found["state_dir"], found["session"], found["host"]))
     if held is not None and held.boot_id == lease.read_boot_id():  # renewed since it was written
         until = claim.wall_of(held.deadline_s)
-    message = "`%s` is held by %s (session `%s`) since %s%s" % (
+    away = machine.find_other(found)
+    message = "`%s` is held by %s (session `%s`)%s since %s%s" % (
         folder,
         found["holder"],
         found["session"],
+        " from `%s` (machine `%s`)" % (found["host"], away) if away is not None else "",
         _show_time(found["since"]),
         " until %s" % _show_time(until) if until else ", kept without an end",
     )
