@@ -123,6 +123,10 @@ def _sessions_here(member: Member) -> list[Mapping[str, Any]]:
 
     Also one of which only the lock beside the install is left, once it is known where that is.
     """
+    return [left for left in _sessions_seen(member) if not left.get("elsewhere")]
+
+
+def _sessions_seen(member: Member) -> list[Mapping[str, Any]]:
     packages = [member.install["package_dir"]] if member.install else []
     value = member.channel.call("status", {"packages": packages}, timeout_s=_STATUS_S).value
     sessions: list[Mapping[str, Any]] = value["sessions"]
@@ -145,10 +149,6 @@ def end_leftovers(member: Member) -> str:
         except HostError as error:
             if error.code in ("lost", "timeout"):
                 raise
-    return [left for left in _sessions_seen(member) if not left.get("elsewhere")]
-
-
-def _sessions_seen(member: Member) -> list[Mapping[str, Any]]:
             member.notes.append(error.message)
             continue
         if not value["left"]:
@@ -208,7 +208,19 @@ def _say_whose(left: Mapping[str, Any]) -> str:
 
 
 _SEE_STATUS = "see `sgldbg status`; `sgldbg revert --all` ends it"
+_GONE = "`sgldbg revert --all --gone"
 _ASK_FIRST = "if its owner does not need it any more, `sgldbg revert --all` ends it"
+
+
+def _in_use_abroad(host: str, left: Mapping[str, Any]) -> HostError:
+    who = f"session `{left['session']}` of {left['holder']} since {show_time(left['since'])}"
+    return HostError(
+        f"the install is in use by {who}",
+        host=host,
+        code="locked",
+        notes=(f"it is of `{left['host']}` (machine `{left['elsewhere']}`), which shares it",),
+        hints=(f"it ends there; should that never come back: {_GONE} {left['host']}`",),
+    )
 
 
 def _in_use(host: str, left: Mapping[str, Any]) -> HostError:
@@ -229,21 +241,9 @@ def _in_use(host: str, left: Mapping[str, Any]) -> HostError:
         "alive": (
             "it is at work",
             "wait for it; `sgldbg revert --all --take` ends it all the same",
-_GONE = "`sgldbg revert --all --gone"
         ),
         "detached": ("left so by `sgldbg apply`", _ASK_FIRST),
         "kept": ("left so by `sgldbg keep`", _ASK_FIRST),
-def _in_use_abroad(host: str, left: Mapping[str, Any]) -> HostError:
-    who = f"session `{left['session']}` of {left['holder']} since {show_time(left['since'])}"
-    return HostError(
-        f"the install is in use by {who}",
-        host=host,
-        code="locked",
-        notes=(f"it is of `{left['host']}` (machine `{left['elsewhere']}`), which shares it",),
-        hints=(f"it ends there; should that never come back: {_GONE} {left['host']}`",),
-    )
-
-
     }.get(left["controller"], ("its controller is gone", "`sgldbg revert --all` ends it"))
     return HostError(
         f"the install is in use by {who}",
