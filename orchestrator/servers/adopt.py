@@ -13,7 +13,13 @@ from orchestrator.servers.life import Life, join, shown
 # What `sglang.launch_server` listens on when it is not told.
 DEFAULT_PORT = 30000
 _SHOWN_CHARACTERS = 200
+_TOLD_BY = ("port", "`--dist-init-addr`")
 _PAIR = "{{stop: [{0}, stop, NAME], start: [{0}, start, NAME]}}"
+_OUTSIDE = (
+    "name the commands that stop and start it, outside of the container:"
+    " `launch: {stop: [...], start: [...]}`"
+)
+_WRITE_DOWN = "write down the command line that it was started by: `launch: {command: [...]}`"
 
 Public = Mapping[str, Any]
 
@@ -25,9 +31,18 @@ def find_port(server: Server) -> int:
 
 
 def choose(
-    candidates: Sequence[Public], host: str, server: Server, install: Install, rank: int, nodes: int
+    candidates: Sequence[Public],
+    host: str,
+    server: Server,
+    install: Install,
+    rank: int,
+    nodes: int,
+    meeting: str | None = None,
 ) -> Public:
     """The one main process that is this server's on this host.
+
+    `meeting` is the address where rank 0 waits for the others, if it is known: several of this
+    rank are told apart by it.
 
     Raises `HostError` `server-not-found` or `server-ambiguous`, which list what was seen.
     """
@@ -43,6 +58,8 @@ def choose(
         found = [c for c in candidates if _node_rank(c) == rank and _nodes(c) in (None, nodes)]
         if not found and len(candidates) == 1 and _node_rank(candidates[0]) is None:
             found = list(candidates)  # its rank may stand in a file or in its environment
+        if len(found) > 1:
+            found = [c for c in found if find_meeting(c) == meeting] or found
     if len(found) == 1:
         return found[0]
     what = f"of `{install.package}` runs {wanted}"
@@ -53,13 +70,18 @@ def choose(
             host=host,
             code="server-ambiguous",
             notes=notes,
-            hints=["stop the one that is not meant, or give each its own port"],
+            hints=[f"stop the one that is not meant, or give each its own {_TOLD_BY[rank > 0]}"],
         )
-    raise HostError(
-        f"no server {what}",
+    notes = notes or [f"no server of `{install.package}` runs there at all"]
+    raise _not_found(host, server, f"no server {what}", notes)
+
+
+def _not_found(host: str, server: Server, message: str, notes: Sequence[str]) -> HostError:
+    return HostError(
+        message,
         host=host,
         code="server-not-found",
-        notes=notes or [f"no server of `{install.package}` runs there at all"],
+        notes=notes,
         hints=[
             f"start it, or correct `url` and `hosts` of server `{server.name}` in the inventory",
             "to have it started for the session, write `launch: {command: [...]}`",
@@ -90,7 +112,11 @@ def suggest(found: Public, *, adopting: bool) -> list[str]:
                 "or name a file for the restored server: `launch: {adopt: {output: FILE}}`"
             )
         return hints
-    owner = found["supervisor"] or ""
+    return _suggest_for(found["supervisor"], found) if found["supervisor"] else _suggest(found)
+
+
+def _suggest_for(owner: str, found: Public) -> list[str]:
+    """What to write where somebody else would start the server again or ends with it."""
     unit = owner.removeprefix("systemd unit ")
     if unit != owner:
         return [f"have systemd stop and start it: `launch: {{systemd: {unit}}}`"]
@@ -103,21 +129,24 @@ def suggest(found: Public, *, adopting: bool) -> list[str]:
             " started: `launch: " + _PAIR.format("docker") + "`",
         ]
     if found["pid"] == 1 or "main process of its container" in owner:
-        return [
-            "name the commands that stop and start it, outside of the container:"
-            " `launch: {stop: [...], start: [...]}`"
-        ]
+        return [_OUTSIDE]
     if is_title(found):
-        return ["write down the command line that it was started by: `launch: {command: [...]}`"]
-    pair = "name the commands that stop and start it: `launch: {stop: [...], start: [...]}`"
+        return [_WRITE_DOWN]
+    hints = ["name the commands that stop and start it: `launch: {stop: [...], start: [...]}`"]
     if found["why"].endswith("may start it again"):
-        return [
-            pair,
+        hints.append(
             "or start the server so that nothing waits for it: by `exec`, as the last command of a"
-            " script, or with `setsid nohup ... &`",
-        ]
-    if owner:
-        return [pair]
+            " script, or with `setsid nohup ... &`"
+        )
+    return hints
+
+
+def _suggest(found: Public) -> list[str]:
+    """What to write where nobody owns the server."""
+    if found["pid"] == 1:
+        return [_OUTSIDE]
+    if is_title(found):
+        return [_WRITE_DOWN]
     if found.get("strangers"):
         return [
             "name the commands that stop and start all of them:"
@@ -147,6 +176,12 @@ def read_number(found: Public, name: str) -> int | None:
     """A number of a server's arguments, by its name in the agent's `given`."""
     text = found["given"]["values"].get(name, "")
     return int(text) if text.isascii() and text.isdigit() else None
+
+
+def find_meeting(found: Public) -> str | None:
+    """The address where a server's node 0 waits for the other nodes, as it was told."""
+    given: Mapping[str, str] = found["given"]["values"]
+    return given.get("meeting")
 
 
 def _node_rank(found: Public) -> int | None:

@@ -19,7 +19,14 @@ from orchestrator.model.inventory import (
     LaunchSystemd,
     Server,
 )
-from orchestrator.servers.adopt import choose, find_port, is_title, require_restorable, show
+from orchestrator.servers.adopt import (
+    choose,
+    find_meeting,
+    find_port,
+    is_title,
+    require_restorable,
+    show,
+)
 from orchestrator.servers.life import Life, debug_life, for_host, join, shown
 from orchestrator.servers.ports import require_port
 from orchestrator.servers.supervised import Supervised, find_pair, find_unit
@@ -61,6 +68,11 @@ class Found:
     way: Mapping[str, Any] | None = None
 
     @property
+    def meeting(self) -> str | None:
+        """The address where its node 0 waits for the others, if it runs and was told one."""
+        return None if self.description is None else find_meeting(self.description)
+
+    @property
     def start_patience_s(self) -> float:
         """How long a start of this server may take until there is a process at all.
 
@@ -70,9 +82,17 @@ class Found:
 
 
 def find(
-    agent: AgentClient, server: Server, install: Install, host: Host, rank: int, nodes: int
+    agent: AgentClient,
+    server: Server,
+    install: Install,
+    host: Host,
+    rank: int,
+    nodes: int,
+    meeting: str | None = None,
 ) -> Found:
     """Find the server on the host that has this node rank; nothing is changed there.
+
+    `meeting` is that of rank 0's `Found`, where the server is taken as it runs.
 
     Raises `HostError`: `server-not-found`, `server-ambiguous`, `not-restorable`, `port-taken`
     (it does not run, and somebody else listens where it would), `no-systemd`, `no-unit`.
@@ -82,12 +102,12 @@ def find(
             return _supervised(host, find_unit(agent, server, install, host))
         case LaunchPair():
             with _naming_owner(agent, server, rank):
-                pair = find_pair(agent, server, install, host, rank, nodes)
+                pair = find_pair(agent, server, install, host, rank, nodes, meeting)
             return _supervised(host, pair)
         case LaunchAdopt():
             candidates = agent.call("find-servers", {"package": install.package}).value
             with _naming_owner(agent, server, rank):
-                chosen = choose(candidates, host.name, server, install, rank, nodes)
+                chosen = choose(candidates, host.name, server, install, rank, nodes, meeting)
             require_restorable(chosen, host.name, server)
             return Found(host.name, chosen, _life_of(chosen))
         case LaunchCommand() as launch:

@@ -56,7 +56,13 @@ def find_unit(agent: AgentClient, server: Server, install: Install, host: Host) 
 
 
 def find_pair(
-    agent: AgentClient, server: Server, install: Install, host: Host, rank: int, nodes: int
+    agent: AgentClient,
+    server: Server,
+    install: Install,
+    host: Host,
+    rank: int,
+    nodes: int,
+    meeting: str | None = None,
 ) -> Supervised:
     """The running server that the two commands stop and start; told from others as by `adopt`.
 
@@ -65,7 +71,7 @@ def find_pair(
     launch = server.launch
     assert isinstance(launch, LaunchPair)
     candidates = agent.call("find-servers", {"package": install.package}).value
-    found = choose(candidates, host.name, server, install, rank, nodes)
+    found = choose(candidates, host.name, server, install, rank, nodes, meeting)
     stop = fill_words(launch.stop, host, rank, nodes)
     start = fill_words(launch.start, host, rank, nodes)
     slot = start.index(ARGS) if ARGS in start else None

@@ -91,8 +91,11 @@ class _Look:
             _pass_on_loss(error)
             member.found = Found(self._host.name, None, Life(()))
             self.row["not_found"].append({"server": server.name, "error": error.message})
-            # A server that does not run is a fact; one that no session could take is wrong.
-            self.errors += [error] if error.code != "server-not-found" else []
+            # A server that does not run is a fact; one that no session could take is wrong. A
+            # session tells several parts of one rank apart by what it sees on rank 0's host.
+            open_question = member.rank > 0 and error.code == "server-ambiguous"
+            if error.code != "server-not-found" and not open_question:
+                self.errors.append(error)
             return member
         if member.found.description is not None:
             self._names[member.found.description["pid"]] = server.name

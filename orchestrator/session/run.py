@@ -144,8 +144,10 @@ class Run:
             fleet.each("leftovers", observe.end_leftovers)
         install = job.inventory.installs[job.server.install]
         restart = job.session.restart
-        look = observe.look(self.session_id, job.server, install, job.patches, restart)
-        fleet.each("look", look, may_leave=True)
+        first = fleet.members[0]
+        look = observe.look(self.session_id, job.server, install, job.patches, restart, first)
+        for members in observe.in_turns(job.server, fleet.members):
+            fleet.each("look", look, members, may_leave=True)
         views = [m.view for m in fleet.members if m.view is not None]
         try:
             plan = engine.plan(self.session_id, job.patches, views, job.runtime_source)

@@ -36,6 +36,7 @@ parser.add_argument("--real", default="404")  # what /health_generate answers
 parser.add_argument("--skip-server-warmup", action="store_true")
 parser.add_argument("--api-key")
 parser.add_argument("--disaggregation-mode")
+parser.add_argument("--dist-init-addr", "--nccl-init-addr")
 args = parser.parse_args()
 print("server_args=ServerArgs(api_key='hush-hush')", file=sys.stderr)
 

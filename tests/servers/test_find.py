@@ -111,6 +111,26 @@ def test_more_than_one(agent, bench: Bench, port):
     )
 
 
+def test_more_than_one_of_a_rank(agent, bench: Bench, port):
+    """Parts of servers on other machines are told apart by where they meet rank 0."""
+    words = ("--node-rank", "1", "--nnodes", "2", "--mode", "silent")
+    flags = {"--dist-init-addr", "--nccl-init-addr"}
+    args = [(*words, flag, f"10.0.0.7:{5000 + n}") for n, flag in enumerate(sorted(flags))]
+    children = [bench.run(*a) for a in args]
+    asked = (agent, bench.server(port), bench.install, bench.host, 1, 2)
+    for n, child in enumerate(children):
+        found = find(*asked, f"10.0.0.7:{5000 + n}")
+        assert found.description is not None
+        assert (found.description["pid"], found.meeting) == (child.pid, f"10.0.0.7:{5000 + n}")
+    for elsewhere in (None, "10.0.0.8:5000"):
+        assert refused(*asked, elsewhere) == (
+            "server-ambiguous",
+            f"more than one server of `{bench.package}` runs with `--node-rank 1`",
+            tuple(seen(bench, c.pid, None, *a) for c, a in zip(children, args, strict=True)),
+            ("stop the one that is not meant, or give each its own `--dist-init-addr`",),
+        )
+
+
 def test_output_that_cannot_be_given_back(agent, bench: Bench, port):
     """Refused with the line to write; accepted once the inventory names a file."""
     reading, writing = os.pipe()

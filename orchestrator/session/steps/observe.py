@@ -7,7 +7,7 @@ from typing import Any
 
 from orchestrator.agent.ship import open_agent
 from orchestrator.errors import HostError
-from orchestrator.model.inventory import Install, LaunchCommand, Server
+from orchestrator.model.inventory import Install, LaunchAdopt, LaunchCommand, LaunchPair, Server
 from orchestrator.model.patch import Patch
 from orchestrator.model.plan import Plan
 from orchestrator.model.session import Restart
@@ -41,15 +41,31 @@ def connect(transport: Transport) -> Callable[[Member], str]:
     return act
 
 
+def in_turns(server: Server, members: Sequence[Member]) -> list[Sequence[Member]]:
+    """Who is looked at together: rank 0 first where it tells which of several parts is whose."""
+    if isinstance(server.launch, LaunchAdopt | LaunchPair):
+        return [members[:1], members[1:]]
+    return [members]
+
+
 def look(
-    session_id: str, server: Server, install: Install, patches: Sequence[Patch], restart: Restart
+    session_id: str,
+    server: Server,
+    install: Install,
+    patches: Sequence[Patch],
+    restart: Restart,
+    first: Member,
 ) -> Callable[[Member], str]:
-    """The stage that fills in each member's server, install and view of the files."""
+    """The stage that fills in each member's server, install and view of the files.
+
+    `first` is the member of rank 0; what is known of it already tells the others' parts.
+    """
 
     def act(member: Member) -> str:
         nodes = len(server.hosts)
+        meeting = first.found.meeting if first.found is not None else None
         try:
-            member.found = find_life(member, server, install, nodes, restart)
+            member.found = find_life(member, server, install, nodes, restart, meeting)
             member.install = locate(member, server, install)
         except HostError as error:
             raise blame_session(member, server, install, nodes, error) from None
@@ -62,14 +78,19 @@ def look(
 
 
 def find_life(
-    member: Member, server: Server, install: Install, nodes: int, restart: Restart | None = None
+    member: Member,
+    server: Server,
+    install: Install,
+    nodes: int,
+    restart: Restart | None = None,
+    meeting: str | None = None,
 ) -> Found:
     """Find the member's part of the server; errors name the inventory's line of the server.
 
     Its port must be free for it once it is stopped, also with what `restart` changes.
     """
     try:
-        found = find(member.channel, server, install, member.host, member.rank, nodes)
+        found = find(member.channel, server, install, member.host, member.rank, nodes, meeting)
         if member.rank == 0:
             life = found.original if restart is None else debug_life(found.original, restart)
             require_port(member.channel, find_port(server), found.description, life)

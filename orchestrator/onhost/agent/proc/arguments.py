@@ -19,6 +19,7 @@ _OPTIONS = {
     "dp": ("--dp-size", "--data-parallel-size", "--dp"),
     "ep": ("--ep-size", "--expert-parallel-size", "--ep"),
     "nnodes": ("--nnodes",),
+    "meeting": ("--dist-init-addr", "--nccl-init-addr"),
     "node_rank": ("--node-rank",),
     "role": ("--disaggregation-mode",),
     "skip_warmup": ("--skip-server-warmup",),
