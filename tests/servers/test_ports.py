@@ -16,7 +16,7 @@ from orchestrator.servers.base import find, for_host
 from orchestrator.servers.life import debug_life
 from orchestrator.servers.ports import require_port
 from orchestrator.servers.ready import wait_ready
-from tests.onhost.process.test_ports import listen
+from tests.onhost.process.test_ports import find_free, listen
 
 from .conftest import Bench
 
@@ -28,7 +28,9 @@ HINTS = ("stop that process, or give the server another port",)
 def neighbour() -> Iterator[tuple[ExitStack, int]]:
     """Somebody who listens at 127.0.0.2, and the port."""
     with ExitStack() as stack:
-        yield stack, stack.enter_context(listen("127.0.0.2")).getsockname()[1]
+        port = find_free()
+        stack.enter_context(listen("127.0.0.2", port))
+        yield stack, port
 
 
 def refused(call, *args) -> tuple:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import socket
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -20,7 +21,7 @@ FOREIGN = ("127.0.0.1", "127.0.0.2", "0.0.0.0", "::1", "::", "dual", "::ffff:127
 HOSTS = ("127.0.0.1", "127.0.0.2", "0.0.0.0", "::1", "::", "::ffff:127.0.0.1")
 
 
-def listen(address: str, port: int = 0, share: bool = False) -> socket.socket:
+def listen(address: str, port: int, share: bool = False) -> socket.socket:
     """A listening socket, bound the way that asyncio and with it SGLang does."""
     family = socket.AF_INET6 if ":" in address or address == "dual" else socket.AF_INET
     made = socket.socket(family, socket.SOCK_STREAM)
@@ -39,12 +40,23 @@ def listen(address: str, port: int = 0, share: bool = False) -> socket.socket:
     return made
 
 
+def find_free() -> int:
+    """A port at which nobody listens or has a connection at any address, nor ever gets one.
+
+    It is below the range that Linux takes ports for connections from.
+    """
+    for port in random.sample(range(11000, 19000), 200):
+        if can_listen("dual", port):
+            return port
+    raise AssertionError("no free port")
+
+
 @pytest.fixture
 def stack() -> Iterator[ExitStack]:
     """What a test listens on."""
     with ExitStack() as made:
         try:
-            made.enter_context(listen("::1")).close()
+            made.enter_context(listen("::1", 0)).close()
         except OSError as error:
             pytest.skip(f"no IPv6 on this machine: {error}")
         yield made
@@ -61,7 +73,8 @@ def can_listen(address: str, port: int) -> bool:
 @pytest.mark.parametrize("foreign", FOREIGN)
 def test_as_the_kernel_says(stack: ExitStack, foreign):
     """A foreign socket is in the way of exactly the servers that could not listen beside it."""
-    port = stack.enter_context(listen(foreign)).getsockname()[1]
+    port = find_free()
+    stack.enter_context(listen(foreign, port))
     for host in HOSTS:
         wanted = ports.resolve(host)
         rivals = ports.find_rivals(port, wanted, ())
@@ -75,13 +88,13 @@ def test_as_the_kernel_says(stack: ExitStack, foreign):
 def test_what_stands_beside_a_running_server(stack: ExitStack, stage: Stage, own):
     """Whatever listens beside it now may do so again; only a shared socket may not."""
     family = "AF_INET6" if ":" in own else "AF_INET"
+    port = find_free()
     child = stage.spawn(
         f"s = socket.socket(socket.{family}); s.setsockopt(socket.SOL_SOCKET, 2, 1)\n"
         f"if ':' in {own!r}: s.setsockopt(41, socket.IPV6_V6ONLY, 1)\n"
-        f"s.bind(({own!r}, 0)); s.listen()\n"
+        f"s.bind(({own!r}, {port})); s.listen()\n"
     )
-    ((address, port),) = describe(child.pid)["listening"]
-    assert address == own
+    assert describe(child.pid)["listening"] == [[own, port]]
     for foreign in FOREIGN:
         try:
             beside = listen(foreign, port)
@@ -106,7 +119,8 @@ SERVER = "s = socket.create_server(('127.0.0.1', int(sys.argv[1]))); print(s)\n"
 
 def test_a_stop_beside_a_foreign_socket(stack: ExitStack, stage: Stage):
     """A neighbour at another address is no obstacle; who takes the server's own is named."""
-    port = stack.enter_context(listen("127.0.0.2")).getsockname()[1]
+    port = find_free()
+    stack.enter_context(listen("127.0.0.2", port))
     stack.enter_context(listen("::1", port))
     child = stage.spawn(SERVER, str(port))
     found = describe(child.pid)
@@ -123,7 +137,8 @@ def test_a_stop_beside_a_foreign_socket(stack: ExitStack, stage: Stage):
 
 def test_a_shared_port(stack: ExitStack, stage: Stage):
     """With SO_REUSEPORT two listen at one address, and nobody knows whom a request reaches."""
-    port = stack.enter_context(listen("127.0.0.1", share=True)).getsockname()[1]
+    port = find_free()
+    stack.enter_context(listen("127.0.0.1", port, share=True))
     child = stage.spawn(
         "s = socket.socket(); s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)\n"
         f"s.bind(('127.0.0.1', {port})); s.listen()\n"
