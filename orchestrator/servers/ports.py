@@ -22,7 +22,8 @@ def require_port(
     cwd = life.cwd or (running["cwd"] if running else None)
     rivals = agent.call("rivals", {**key, "port": port, "argv": list(life.argv), "cwd": cwd}).value
     if rivals:
-        raise port_taken(agent.host, port, [r["owner"] for r in rivals], _explain(rivals))
+        notes = _explain(rivals, is_running=running is not None)
+        raise port_taken(agent.host, port, [r["owner"] for r in rivals], notes)
 
 
 def port_taken(host: str, port: int, owners: Sequence[str], notes: Sequence[str] = ()) -> HostError:
@@ -36,12 +37,16 @@ def port_taken(host: str, port: int, owners: Sequence[str], notes: Sequence[str]
     )
 
 
-def _explain(rivals: Sequence[Mapping[str, Any]]) -> list[str]:
-    """How sockets at other addresses are in the way; at the server's own they need no word."""
-    notes = [
-        f"it listens on {rival['address']}, the server on {rival['wanted']}:"
-        " there cannot be both on one port"
-        for rival in rivals
-        if rival["wanted"] not in (None, rival["address"])
-    ]
+def _explain(rivals: Sequence[Mapping[str, Any]], *, is_running: bool) -> list[str]:
+    """How sockets at other addresses are in the way, and what shares the server's own."""
+    notes = []
+    for address, wanted in [(r["address"], r["wanted"]) for r in rivals if r["wanted"]]:
+        if address != wanted:
+            notes.append(
+                f"it listens on {address}, the server on {wanted}: there cannot be both on one port"
+            )
+        elif is_running:
+            notes.append(
+                f"both listen on {address} (SO_REUSEPORT): nobody knows whom a request reaches"
+            )
     return list(dict.fromkeys(notes))

@@ -70,6 +70,7 @@ if args.mode == "deaf":  # as the nodes but the first of 0.5.23; its worker take
     subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)", args.mode])
 class Server(socketserver.ThreadingTCPServer):
     allow_reuse_address = daemon_threads = True
+    allow_reuse_port = args.mode == "share"
 if args.mode != "silent":
     server = Server((args.host, args.port), Handler)
 if args.mode == "title":  # as setproctitle does

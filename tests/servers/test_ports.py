@@ -57,6 +57,20 @@ def test_a_running_server_beside_a_neighbour(agent, bench: Bench, neighbour):
     assert child.poll() is None
 
 
+def test_a_server_that_shares_its_port(agent, bench: Bench):
+    """Whoever listens at its very address may answer in its place, now and later."""
+    port = find_free()
+    bench.run("--port", str(port), "--mode", "share")
+    with listen("127.0.0.1", port, share=True):
+        found = find(agent, bench.server(port), bench.install, bench.host, 0, 1)
+        assert refused(require_port, agent, port, found.description, found.original) == (
+            "port-taken",
+            f"port {port} is taken by {ME}",
+            ("both listen on 127.0.0.1 (SO_REUSEPORT): nobody knows whom a request reaches",),
+            HINTS,
+        )
+
+
 def test_a_server_that_is_to_be_started(agent, bench: Bench, neighbour):
     """The address of its command line counts, or SGLang's own where it says none."""
     stack, port = neighbour
