@@ -35,6 +35,20 @@ def find_misplaced(document: Document, name: str, server: Any) -> Iterator[FileE
         for at, wrong, message, hint in [*_scan(text, words, filled), *_scan_args(text, words)]:
             span = _find_span(document, whole, text, at, wrong)
             yield FileError(message, span=span, hints=[hint])
+    for place, text, at in _find_second(launch.get("start")):
+        span = _find_span(document, ("servers", name, "launch", "start", *place), text, at, ARGS)
+        hint = "a session's arguments have one place"
+        yield FileError(f"`{ARGS}` stands twice", span=span, hints=[hint])
+
+
+def _find_second(start: Any) -> Iterator[tuple[Place, str, int]]:
+    """Every `{args}` of a start command but the first."""
+    if isinstance(start, str) and _split(start).count(ARGS) > 1:
+        for match in [*re.finditer(re.escape(ARGS), start)][1:]:
+            yield (), start, match.start()
+    elif isinstance(start, list):
+        for index in [at for at, word in enumerate(start) if word == ARGS][1:]:
+            yield (index,), ARGS, 0
 
 
 def _list_texts(launch: dict[Any, Any]) -> Iterator[tuple[Place, str, tuple[str, ...]]]:
