@@ -14,7 +14,7 @@ from orchestrator.onhost.agent.files import shared
 from orchestrator.onhost.agent.held import lease
 from orchestrator.onhost.agent.held.state import Context
 from orchestrator.onhost.agent.refusal import Refusal
-from orchestrator.onhost.agent.session import begin, guard, recover
+from orchestrator.onhost.agent.session import begin, guard, recover, status
 from tests.onhost.transaction.place import (
     DEBUG,
     EDITED,
@@ -90,6 +90,27 @@ def test_once_for_both(place, pair):
     op(owner, "finish")
     op(member, "finish")
     assert place.changes() == []
+
+
+def test_what_a_member_shows(place):
+    """Its files are patched and not drift, though the runtime in place is that of their owner."""
+    owner, member = begin_on(place, OWNER), begin_on(place, MEMBER)
+    stage(place, owner)
+    args, raw = place.stage_args()
+    args["files"][0]["after_sha256"] = "0" * 64  # each names its own host's probe directory
+    op(member, "stage", raw, **args)
+
+    def show():
+        seen = status.read_session(member.session.directory)
+        return [seen["state"], *(f["state"] for f in seen["files"])]
+
+    assert show() == ["staged", *["original"] * 3]
+    op(owner, "swap")
+    assert show() == ["patched"] * 4
+    revert_both(owner, member)
+    assert show() == ["reverted", *["original"] * 3]
+    op(owner, "finish")
+    op(member, "finish")
 
 
 def test_files_stay_under_a_live_server(place, pair, monkeypatch):

@@ -189,6 +189,8 @@ def _shared_state(item: Dict[str, Any]) -> str:
         found = files.look(item["path"]).sha256
     except OSError as error:
         return "unknown: %s" % error.strerror
+    if item["before_sha256"] is None:  # what is created names its host, and this is its owner's
+        return "original" if found is None else "patched"
     states = {item["before_sha256"]: "original", item["after_sha256"]: "patched"}
     return states.get(found, "drift")
 
