@@ -35,6 +35,12 @@ ONCE = [
     "cat <<END\nwhile :; do\n  $(x\nEND\nS",
     "S # while :; do S; done\n: it\\'s",
     "./start.sh\necho over",
+    "chpst -u x S\nulimit -n",
+    ". ./env.sh\nS",
+    "X=(  # it's\n  a\n)\nS",
+    "# not \\\nexport A=1 \\\n  B=2\nS >log \\\n  2>&1",
+    "S | while read -r line; do echo $line; done",
+    'run() { "$@"; echo over; }\nrun S\n:',
 ]
 AGAIN = [
     "while :; do S; done",
@@ -52,6 +58,8 @@ AGAIN = [
     "while :; do nohup env A=1 S >log 2>&1; done",
     "while :; do { S; }; break; done",
     "select x in a b; do S; done",
+    'again() { while :; do "$@"; done; }\nagain S',
+    'again() { once "$@"; again "$@"; }\nonce() { "$@"; }\nwhile :; do again S; done',
 ]
 UNSURE = [
     'S\nexec "$0" "$@"',
@@ -76,6 +84,11 @@ UNSURE = [
     "source run.sh",
     "prepare; ./start.sh",
     "coproc S\nwait",
+    ". ./lib.sh\nagain S",
+    "repeat 5 S",
+    "if $X; then while :; do $COMMAND; done; else S; fi",
+    "S | (cat; ./again.sh)",
+    "S\n# not \\\n./again.sh",
     "S; (",
     "S; echo 'it",
     "cat <<END\nS",
@@ -93,6 +106,13 @@ UNSURE = [
 def test_what_a_script_does_after_a_command(text: str, found: str | None):
     """It must be seen to end; what cannot be followed may start the command again."""
     assert judge(text.replace("S", S), ARGV, True) == found
+
+
+def test_a_program_that_runs_another_one():
+    """What a script has read in cannot make a function of the program that runs now."""
+    text = f"source venv/bin/activate\nuv run {S}\necho over"
+    assert judge(text, ["uv", "run", *ARGV], True) == "unsure"  # as another one's command line
+    assert judge(text, ["uv", "run", "python3", *ARGV[1:]], True) is None
 
 
 @pytest.mark.parametrize(("is_alone", "found"), [(True, None), (False, "unsure")])

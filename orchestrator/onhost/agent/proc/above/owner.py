@@ -107,6 +107,8 @@ def _judge(
     argv = procfs.parse_strings(procfs.read_cmdline(child.pid))
     if parent.pid == 1:
         return _judge_first(program, child, argv, is_alone)
+    if program.names & programs.INITS and program.argv[-len(argv) :] != argv:
+        return _OVER  # as a reaper, of others than the one that it was given
     if program.is_shell:
         return _judge_shell(program, parent, argv, processes, is_alone)
     if program.is_other_shell and _is_typed_in(program, parent.pid):

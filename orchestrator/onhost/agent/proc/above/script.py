@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 import re
 from typing import Dict, Iterator, List, NamedTuple, Optional, Sequence, Set, Tuple
 
@@ -33,7 +34,7 @@ _FROM_OUTSIDE = frozenset(
     ]
 )
 # What they are given is run as if it stood in the script, loops and all.
-_READ_MORE = ("eval", "source", ".")
+_READ_MORE = ("eval", "source", ".", "repeat")
 # They become the rest of their command line.
 _BECOME = frozenset(
     [
@@ -63,21 +64,27 @@ def judge(text: str, argv: Sequence[str], is_alone: bool) -> Optional[str]:
     it can end nobody else. `loop` is certain, and `unsure` is everything that we cannot follow.
     """
     try:
-        return _Script(shell.parse(text), is_alone).judge(argv)
+        return _Script(shell.parse(text), argv, is_alone).judge()
     except (shell.Unreadable, RecursionError):
         return "unsure"
 
 
 class _Script:
-    def __init__(self, root: Node, is_alone: bool) -> None:
+    def __init__(self, root: Node, argv: Sequence[str], is_alone: bool) -> None:
+        self._argv = argv
         self._alone = is_alone
         self._functions: Dict[str, Node] = {}
         self._asked: Set[str] = set()
         self._collect(root)
         self._sites = list(self._walk(root, ()))
 
-    def judge(self, argv: Sequence[str]) -> Optional[str]:
-        candidates = self._find_candidates(argv)
+    def judge(self) -> Optional[str]:
+        waiting, less_sure = self._find_candidates()
+        if waiting and less_sure and self._judge(less_sure) is not None:
+            return self._judge(waiting) or "unsure"
+        return self._judge(waiting)
+
+    def _judge(self, candidates: Sequence[Site]) -> Optional[str]:
         waiting, seen = list(candidates), set()
         found = None if waiting and self._are_traps_harmless() else "unsure"
         while waiting:
@@ -87,7 +94,7 @@ class _Script:
             after = site.after
             if site.is_left:
                 after = tuple(itertools.dropwhile(self._is_quick, after))
-            if _name(site.node) in _READ_MORE or not all(map(self._is_harmless, after)):
+            if not self._is_followed(site.node) or not all(map(self._is_harmless, after)):
                 found = "unsure"
             if site.function and site.function not in seen:
                 seen.add(site.function)
@@ -97,12 +104,28 @@ class _Script:
                 waiting += [s._replace(is_left=s.is_left or site.is_left) for s in calls]
         return found
 
-    def _find_candidates(self, argv: Sequence[str]) -> List[Site]:
-        """The commands that may be the running one, the surest of them only."""
+    def _find_candidates(self) -> Tuple[List[Site], List[Site]]:
+        """The commands that may be the running one: those that are so most surely, and others."""
         sites = [site for site in self._sites if not self._is_harmless(site.node)]
-        named = [site for site in sites if _fits(site.node.words, argv, is_named=True)]
-        open_ones = [site for site in sites if _fits(site.node.words, argv, is_named=False)]
-        return named or open_ones or sites
+        named = [site for site in sites if _fits(site.node.words, self._argv, is_named=True)]
+        left_open = [site for site in sites if _fits(site.node.words, self._argv, is_named=False)]
+        if not named:
+            return left_open or sites, []
+        direct = [site for site in named if _name(site.node) not in self._functions]
+        # `again S`, where a function runs what it is given: its `"$@"` is the command then.
+        inside = [s for s in left_open if s.function] if len(direct) < len(named) else []
+        return direct + inside, left_open
+
+    def _is_followed(self, node: Node) -> bool:
+        """Whether a command is no more than what its words say."""
+        name = _name(node)
+        if name is None or name in _READ_MORE:
+            return name is None
+        if "/" in name or name in _BECOME or name in self._functions:
+            return True
+        # What was read in may have made a function of any other name.
+        reads = any(_name(site.node) in _READ_MORE for site in self._sites)
+        return not reads or name in {os.path.basename(word) for word in self._argv[:2]}
 
     def _collect(self, node: Node) -> None:
         if node.kind == "function":
@@ -128,7 +151,13 @@ class _Script:
         elif node.kind == "async":
             for site in self._walk(node.parts[0], after, function):
                 yield site._replace(is_left=True)
-        else:  # any, pipe, loop, for
+        elif node.kind == "pipe":
+            for part in node.parts:
+                # What waits in a pipe for the command's output goes on after its end.
+                rest = tuple(other for other in node.parts if other is not part)
+                rest = tuple(other for other in rest if other.kind != "run")
+                yield from self._walk(part, rest + after, function)
+        else:  # any, loop, for
             again = node.kind in ("loop", "for")
             is_left_alone = node.kind == "for" and self._goes_through(node.parts[1])
             for part in node.parts:

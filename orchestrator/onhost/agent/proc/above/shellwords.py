@@ -39,7 +39,7 @@ def split(text: str) -> Tuple[List[Union[str, Word]], List[str]]:
 
     The second are commands that redirections lead to or from: `> >(tee log)`.
     """
-    scanner = _Scanner(text.replace("\\\n", ""))
+    scanner = _Scanner(text)
     scanner.run()
     return scanner.tokens, scanner.hidden
 
@@ -57,6 +57,8 @@ class _Scanner:
             char = self.text[self.at]
             if char in " \t\r":
                 self.at += 1
+            elif self.text.startswith("\\\n", self.at):
+                self.at += 2
             elif char == "#":
                 self.at = self._find("\n", self.at, len(self.text))
             elif char == "\n":
@@ -86,8 +88,8 @@ class _Scanner:
 
     def _redirect(self, operator: str) -> None:
         self.at += len(operator)
-        while self.text[self.at : self.at + 1] in (" ", "\t"):
-            self.at += 1
+        blank = re.compile(r"(?:[ \t]|\\\n)*").match(self.text, self.at)
+        self.at = blank.end() if blank else self.at
         start = self.at
         target = self._word()
         if start == self.at:
@@ -116,7 +118,7 @@ class _Scanner:
         bare = True
         while self.at < len(self.text):
             char = self.text[self.at]
-            if char in "'\"\\":
+            if char in "'\"" or (char == "\\" and not self.text.startswith("\\\n", self.at)):
                 bare = False
             if not self._read_part(char, start):
                 break
@@ -142,7 +144,7 @@ class _Scanner:
         elif char == '"':
             self._quoted()
         elif char == "\\":
-            self._parts.append(following)
+            self._parts.append(following.replace("\n", ""))
             self.at += 2
         elif char in "$`":
             self._expand()
@@ -167,7 +169,8 @@ class _Scanner:
                 return
             if char == "\\":
                 escaped = self.text[self.at + 1 : self.at + 2]
-                self._parts.append(escaped if escaped in '$`"\\' else "\\" + escaped)
+                plain = escaped if escaped in '$`"\\' else "\\" + escaped
+                self._parts.append("" if escaped == "\n" else plain)
                 self.at += 2
             elif char in "$`":
                 self._expand()
@@ -224,6 +227,8 @@ class _Scanner:
             char = self.text[at]
             if char == "\\":
                 at += 1
+            elif char == "#" and opening == "(" and self.text[at - 1] in " \t\n(":
+                at = self._find("\n", at)
             elif char in "'\"":
                 at = self._end_of_quote(at) - 1
             elif char in (opening, closing):
