@@ -33,6 +33,7 @@ CALLS = (
 )
 FAR = 10**9
 Point = tuple[str, int]
+Try = Callable[[Path, str, int], tuple[dict[str, int], list[str]]]
 
 
 class Countdown:
@@ -181,15 +182,17 @@ def try_point(directory: Path, kind: str, number: int) -> tuple[dict[str, int], 
         shutil.rmtree(directory)
 
 
-def sweep(kind: str, part: int, of: int, directory: Path) -> dict[str, Any]:
+def sweep(
+    kind: str, part: int, of: int, directory: Path, try_one: Try = try_point
+) -> dict[str, Any]:
     """Every `of`-th point from `part` on; the first run, to nowhere, counts the points."""
     unit = "line" if kind == "line" else "call"
-    seen, problems = try_point(directory / "count", kind, FAR)
+    seen, problems = try_one(directory / "count", kind, FAR)
     failures = {"none": problems + ([str(seen)] if "error" in seen else [])}
     count = seen.get(unit, 0)
     numbers = range(part, count + 1, of)
     for number in numbers:
-        seen, problems = try_point(directory / str(number), kind, number)
+        seen, problems = try_one(directory / str(number), kind, number)
         failures[str(number)] = problems + (["it was not reached"] if seen else [])
     failures = {point: found for point, found in failures.items() if found}
     return {"points": count, "tried": len(numbers), "failures": failures}

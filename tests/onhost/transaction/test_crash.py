@@ -19,7 +19,8 @@ from tests.onhost.transaction.place import HOST, NOBODY, Place, op, session_of, 
 
 # Another slice every hour; set it to run a slice again, or with `SLICES=1` everything.
 SEED = int(os.environ.get("SGLDBG_SEED", time.strftime("%j%H")))
-SLICES = {"line": 9, "call": 18, "recovery": 13}
+SLICES = {"line": 9, "call": 18, "recovery": 13, "takeover": 24}
+SWEEPS = {"takeover": ("sweep_takeover",)}
 
 
 @pytest.mark.parametrize("kind", sorted(SLICES))
@@ -27,7 +28,8 @@ def test_a_crash_at_any_point(kind, tmp_path):
     """Within the write of a line or at its end, or before a call that changes a file: as before."""
     of = 1 if os.environ.get("SLICES") == "1" else SLICES[kind]
     part = SEED % of + 1
-    words = ["-m", "tests.onhost.transaction.sweep", kind, part, of, tmp_path / "hosts"]
+    program, *first = SWEEPS.get(kind, ("sweep", kind))
+    words = ["-m", f"tests.onhost.transaction.{program}", *first, part, of, tmp_path / "hosts"]
     environ = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
     done = subprocess.run(
         [sys.executable, *map(str, words)], stdout=subprocess.PIPE, env=environ, check=True
