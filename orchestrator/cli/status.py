@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -70,19 +70,25 @@ def _show(contacts: list[Contact]) -> None:
         click.echo(render(error), err=True)
     for note in list_notes(contacts):
         click.echo(f"note: {note}", err=True)
-    for hint in hints([session for contact in contacts for session in contact.sessions]):
+    reached = {contact.host.name for contact in contacts if contact.error is None}
+    every = [session for contact in contacts for session in contact.sessions]
+    for hint in hints(every, reached):
         click.echo(f"hint: {hint}", err=True)
 
 
-def hints(sessions: Sequence[Mapping[str, Any]]) -> list[str]:
-    """What `revert --all` would do about these sessions, and what it would not."""
+def hints(sessions: Sequence[Mapping[str, Any]], reached: Collection[str] = ()) -> list[str]:
+    """What `revert --all` would do about these sessions, and what it would not.
+
+    `reached` are the hosts that answered: of these none is gone.
+    """
     found = {session["controller"] for session in sessions if not is_over(session)}
     all_hints = {
         "alive": "a session that is at work ends by itself; `sgldbg revert --all` passes it over",
         "elsewhere": "a session of another machine is ended there",
     }
     said = [hint for state, hint in all_hints.items() if state in found]
-    hosts = [s["host"] for s in sessions if s["controller"] == "elsewhere" and s.get("lock")]
+    away = [s for s in sessions if s["controller"] == "elsewhere" and s.get("lock")]
+    hosts = [s["host"] for s in away if s["host"] not in reached]
     said += [f"{_ENDS_THERE} {host}`" for host in dict.fromkeys(hosts)]
     said += ["`sgldbg revert --all` ends what is left"] if found - set(all_hints) else []
     closed = "what a guard has reverted is as it was; `sgldbg revert --all` takes its report away"

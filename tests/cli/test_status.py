@@ -39,6 +39,16 @@ def test_what_a_guard_has_reverted_is_not_left() -> None:
     assert hints([over, {"controller": "gone", "over": False}]) == [ENDS, CLOSED]
 
 
+def test_the_advice_about_a_host_that_does_not_answer() -> None:
+    """How its part in a shared install is ended, once; not where it answers, and ends it itself."""
+    seen = [
+        {"controller": "elsewhere", "host": host, "lock": lock}
+        for host, lock in (("k0", "/l"), ("k0", "/l"), ("k1", "/m"), ("k2", None))
+    ]
+    gone = "should that machine never come back: `sgldbg revert --all --gone k0`"
+    assert hints(seen, {"k1", "k3"}) == [AWAY, gone]
+
+
 BEFORE_ITS_FIRST_LINE = {
     "session": "s1",
     "holder": "",
