@@ -15,6 +15,7 @@ from orchestrator.model.outcome import ExitCode
 from orchestrator.session.hosts.contact import (
     Contact,
     close_contacts,
+    find_new_machines,
     list_notes,
     open_contacts,
     show_time,
@@ -70,7 +71,7 @@ def _show(contacts: list[Contact]) -> None:
         click.echo(render(error), err=True)
     for note in list_notes(contacts):
         click.echo(f"note: {note}", err=True)
-    reached = {contact.host.name for contact in contacts if contact.error is None}
+    reached = {c.host.name for c in contacts if c.error is None} - find_new_machines(contacts)
     every = [session for contact in contacts for session in contact.sessions]
     for hint in hints(every, reached):
         click.echo(f"hint: {hint}", err=True)

@@ -12,7 +12,12 @@ from typing import Any
 from orchestrator.errors import HostError
 from orchestrator.model.inventory import Inventory, Server
 from orchestrator.model.outcome import Outcome, is_as_before
-from orchestrator.session.hosts.contact import Contact
+from orchestrator.session.hosts.contact import (
+    Contact,
+    find_new_machines,
+    is_abroad,
+    is_of_earlier_machine,
+)
 from orchestrator.session.hosts.fleet import Fleet, Progress
 from orchestrator.session.hosts.heartbeat import Heartbeat
 from orchestrator.session.hosts.member import Member
@@ -225,24 +230,14 @@ def find_gone(contacts: Sequence[Contact], gone: Sequence[str], wanted: Wanted) 
         for left in contact.sessions:
             host = left["host"]
             through = host == contact.host.name or host not in reached
-            if _is_abroad(left) and host in gone and through and wanted(left):
+            if is_abroad(left) and host in gone and through and wanted(left):
                 found.setdefault((left["session"], host), Part(contact, left))
     return list(found.values())
 
 
 def find_answering(contacts: Sequence[Contact], gone: Sequence[str]) -> list[str]:
     """Those of the hosts that are said to be gone that answer, on the machine that they were."""
-    new = {c.host.name for c in contacts for left in c.sessions if _is_new_machine(c, left)}
-    return [name for name in gone if name in _reached(contacts) - new]
-
-
-def _is_new_machine(contact: Contact, left: Left) -> bool:
-    return _is_abroad(left) and left["host"] == contact.host.name
-
-
-def _is_abroad(left: Left) -> bool:
-    """Whether the lock beside an install tells of it, and another machine began it."""
-    return bool(left.get("elsewhere") and left.get("lock"))
+    return [name for name in gone if name in _reached(contacts) - find_new_machines(contacts)]
 
 
 def _reached(contacts: Sequence[Contact]) -> set[str]:
@@ -253,7 +248,7 @@ def _list_owners(contacts: Sequence[Contact]) -> set[str]:
     """Hosts of whose part in a shared install another host can tell."""
     every = [left for contact in contacts for left in contact.sessions]
     owners = {str(left["shared_with"]) for left in every if left.get("shared_with")}
-    return owners | {str(left["host"]) for left in every if _is_abroad(left)}
+    return owners | {str(left["host"]) for left in every if is_abroad(left)}
 
 
 def _member(rank: int, part: Part) -> Member:
@@ -319,7 +314,11 @@ def _sum_up(contact: Contact, outcomes: Sequence[Outcome], reached: set[str]) ->
     name = contact.host.name
     if contact.agent is None:
         return _unreached(contact, "revert")
-    alone = [left for left in contact.sessions if left["host"] not in reached and _is_abroad(left)]
+    alone = [
+        left
+        for left in contact.sessions
+        if (is_abroad(left) and left["host"] not in reached) or is_of_earlier_machine(contact, left)
+    ]
     if alone and not outcomes:
         return _left_alone(contact, alone[0])
     if not outcomes:
@@ -334,11 +333,15 @@ def _sum_up(contact: Contact, outcomes: Sequence[Outcome], reached: set[str]) ->
 
 
 def _left_alone(contact: Contact, left: Left) -> Outcome:
-    """What a host that did not answer holds in the install of one that did."""
+    """What a host that did not answer, or an earlier machine of one that did, holds there."""
     message = (
         f"session `{left['session']}` is of `{left['host']}` (machine `{left['elsewhere']}`), which"
         " did not answer"
     )
+    if is_of_earlier_machine(contact, left):
+        message = (
+            f"session `{left['session']}` is of the machine `{left['elsewhere']}`, not of this"
+        )
     hint = _GONE % (left["host"], left["host"])
     state = _state_of(left)
     return Outcome(contact.host.name, "revert", False, state, "untouched", message, (hint,))

@@ -114,6 +114,8 @@ def test_who_answers_is_not_gone() -> None:
     assert [row[1] for row in end(asked, ("k0",))] == [True, True]
     anew = [contact("k0", Asked("k0", log, []), left)]
     assert find_answering(anew, ("k0",)) == []
+    said = f"session `{NAME}` is of the machine `alpha`, not of this"
+    assert end(anew) == [("k0", False, "patched", said, (IF_GONE,))]
     assert [row[:3] for row in end(anew, ("k0",))] == [("k0", True, "reverted")]
 
 

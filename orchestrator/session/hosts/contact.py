@@ -131,6 +131,21 @@ def _locate(agent: AgentClient, install: Install, pid: int | None) -> list[str]:
         raise
 
 
+def is_abroad(left: Mapping[str, Any]) -> bool:
+    """Whether another machine began this session, and the lock beside an install tells of it."""
+    return bool(left.get("elsewhere") and left.get("lock"))
+
+
+def is_of_earlier_machine(contact: Contact, left: Mapping[str, Any]) -> bool:
+    """Whether another machine began it under this host's name, as a container that was there."""
+    return is_abroad(left) and left["host"] == contact.host.name
+
+
+def find_new_machines(contacts: Sequence[Contact]) -> set[str]:
+    """Hosts that answered as another machine than the one that left a session in their install."""
+    return {c.host.name for c in contacts for s in c.sessions if is_of_earlier_machine(c, s)}
+
+
 def join_errors(errors: Sequence[HostError], what: str, state: str) -> OrchestratorError | None:
     """One error of all of these, `what` with their hosts, which are in this state; or `None`."""
     if not errors:
