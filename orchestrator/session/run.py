@@ -233,7 +233,7 @@ class Run:
             self.collector.drain,
         ).run()
         self.collector.close()
-        if self.collector.records() or met:
+        if self.collector.records() or met is not None:
             self.verdict = self.collector.verdict(job.patches, plan, met)
             self.run_dir.write_verdict(self.verdict)
         if self.run_dir.problem:

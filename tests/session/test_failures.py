@@ -284,6 +284,17 @@ def test_too_few_records_in_time(single: World, small: Project, run: Any) -> Non
     assert "without a record that counts: demo-0 TP0, TP1\n" in result.out
 
 
+def test_no_record_in_time(single: World, small: Project, run: Any) -> None:
+    """Silence is no answer: exit code 1, and what it means for each worker."""
+    del small.session["exercise"]
+    small.session["until"] |= {"timeout": "1s"}
+    result = run(small)
+    single.assert_as_before()
+    assert (result.code, result.err) == (1, BACK_ONE + RUN)
+    assert "fused never reached" in result.out
+    assert "without a record that counts: demo-0 TP0, TP1\n" in result.out
+
+
 def break_once(monkeypatch: pytest.MonkeyPatch, room: ModuleType, stage: str) -> None:
     """Have our own code fail in a stage of demo-1, the first time."""
     real = getattr(room, stage)

@@ -50,7 +50,8 @@ class Ending:
             return ExitCode.INTERRUPTED
         if self.cause is not None:
             return _failure_code(self.cause, self.changed)
-        if self.verdict is None or self.verdict.holds:
+        # No answer is none that holds.
+        if self.verdict is not None and self.verdict.holds:
             return ExitCode.DONE
         return ExitCode.NOT_AS_EXPECTED
 
