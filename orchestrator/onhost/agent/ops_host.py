@@ -77,7 +77,14 @@ def _describe(context: Context, args: Args, raw: bytes) -> Result:
 def _locate(context: Context, args: Args, raw: bytes) -> Result:
     env = args.get("env") or {}
     return (
-        locate(args.get("python"), args["package"], args.get("pid"), env, args.get("cwd")),
+        locate(
+            args.get("python"),
+            args["package"],
+            args.get("pid"),
+            env,
+            args.get("cwd"),
+            args.get("program"),
+        ),
         b"",
     )
 

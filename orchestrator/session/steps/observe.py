@@ -115,13 +115,30 @@ def locate(member: Member, server: Server, install: Install) -> Mapping[str, Any
     if running is None and isinstance(server.launch, LaunchCommand):
         args["env"] = dict(member.found.original.env_set)
         args["cwd"] = member.found.original.cwd
-        args["python"] = install.python or member.found.original.argv[0]
+        args["program"] = member.found.original.argv[0]
+        args["python"] = install.python or args["program"]
     value: Mapping[str, Any]
     try:
         value = member.channel.call("locate", args, timeout_s=LOOK_S).value
     except HostError as error:
         raise with_place(error, install) from None
+    if value["other"] is not None:
+        raise _other_copy(member.name, server, install, value)
     return value
+
+
+def _other_copy(host: str, server: Server, install: Install, value: Mapping[str, Any]) -> HostError:
+    other = value["other"]
+    error = HostError(
+        f"server `{server.name}` imports `{install.package}` from {other['package_dir']}, and"
+        f" `python` of install `{install.name}` from {value['package_dir']}",
+        host=host,
+        code="other-copy",
+        notes=[f"the server is run by {other['python']}, and `python` is {value['python']}"],
+        hints=[f"write `python: {other['python']}`, or leave `python` out for a server that runs"],
+    )
+    error.span = install.span
+    return error
 
 
 def with_place(error: HostError, install: Install) -> HostError:

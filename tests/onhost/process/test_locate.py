@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sys
 from pathlib import Path
 
@@ -48,8 +49,45 @@ def test_an_install_on_the_path(tmp_path):
         "pycache_prefix": None,
         "tag": sys.implementation.cache_tag,
         "editable": False,
+        "other": None,
     }
     assert list(tmp_path.rglob("__pycache__")) == []
+
+
+def lay_interpreter(folder: Path) -> Path:
+    """An interpreter of its own with an install of its own."""
+    lay(folder / "site")
+    python = folder / "bin" / "python3"
+    python.parent.mkdir()
+    python.write_text(f'#!/bin/sh\nPYTHONPATH={folder}/site exec {sys.executable} "$@"\n')
+    python.chmod(0o755)
+    return python
+
+
+def test_another_copy_than_the_servers(tmp_path):
+    """The interpreter that is named says one thing, the one that runs the server another."""
+    named, own = (lay_interpreter(tmp_path / name) for name in ("named", "own"))
+    other = {"python": str(own), "package_dir": str(tmp_path / "own/site/tinysgl")}
+    asked = (str(named), "tinysgl", None, {}, str(tmp_path))
+    assert locate(*asked, str(own))["other"] == other
+    assert locate(*asked, "own/bin/python3")["other"] == other
+    assert locate(*asked, str(named))["other"] is None
+    assert locate(*asked)["other"] is None
+
+
+def test_another_interpreter_with_the_same_copy(tmp_path):
+    """Two environments may share a checkout; what is no interpreter is never run."""
+    named = lay_interpreter(tmp_path / "named")
+    own = lay_interpreter(tmp_path / "own")
+    shutil.rmtree(tmp_path / "own/site/tinysgl")
+    (tmp_path / "own/site/tinysgl").symlink_to(tmp_path / "named/site/tinysgl")
+    asked = (str(named), "tinysgl", None, {}, str(tmp_path))
+    assert locate(*asked, str(own))["other"] is None
+    tool = tmp_path / "docker"
+    tool.write_text(f"#!/bin/sh\ntouch {tmp_path}/ran\n")
+    tool.chmod(0o755)
+    assert locate(*asked, str(tool))["other"] is None
+    assert not (tmp_path / "ran").exists()
 
 
 def test_an_editable_install(tmp_path):

@@ -27,11 +27,14 @@ def locate(
     pid: Optional[int],
     env: Mapping[str, str],
     cwd: Optional[str],
+    program: Optional[str] = None,
 ) -> Dict[str, Any]:
     """Where `package` lies for this interpreter in these surroundings, without importing it.
 
     With `pid`, interpreter, options, environment, directory and user are those of that process,
-    as far as they are not given. Codes `gone`, `no-interpreter`, `not-installed`.
+    as far as they are not given. `other` of the answer is `None`, or what the server's own
+    interpreter says where that is another one than `python` and finds the package elsewhere; it is
+    that of the process, else `program`. Codes `gone`, `no-interpreter`, `not-installed`.
     """
     described = {} if pid is None else describe(pid)
     environ = dict(described.get("environ") or os.environ)
@@ -39,7 +42,41 @@ def locate(
     for name in _DROPPED:
         environ.pop(name, None)
     folder = cwd or described.get("cwd") or "/"
+    own = described.get("python") if described.get("intact") else program
     word = python or described.get("python") or "python3"
+    answer = _ask(word, package, environ, folder, described)
+    answer["other"] = None
+    known = not own or commandline.find_executable(own, environ, folder) == answer["python"]
+    # Anything else, such as `docker`, is not to be run with an interpreter's words.
+    if own and not known and commandline.is_interpreter(own):
+        answer["other"] = _find_other(own, package, environ, folder, described, answer)
+    return answer
+
+
+def _find_other(
+    own: str,
+    package: str,
+    environ: Mapping[str, str],
+    folder: str,
+    described: Mapping[str, Any],
+    answer: Mapping[str, Any],
+) -> Optional[Dict[str, Any]]:
+    """What the server's own interpreter says, if that is another copy of the package."""
+    try:
+        other = _ask(own, package, environ, folder, described)
+    except Refusal:
+        return None  # what `python` says is all that there is
+    same = os.path.samefile(other["package_dir"], answer["package_dir"])
+    return None if same else {name: other[name] for name in ("python", "package_dir")}
+
+
+def _ask(
+    word: str,
+    package: str,
+    environ: Mapping[str, str],
+    folder: str,
+    described: Mapping[str, Any],
+) -> Dict[str, Any]:
     executable = commandline.find_executable(word, environ, folder)
     if executable is None:
         raise Refusal("no-interpreter", "there is no interpreter `%s`" % word, python=word, tail=[])
