@@ -33,6 +33,7 @@ _SERVERS = {
     "stopped": "server is stopped",
     "debug life": "the patched server still runs",
     "restored": "server is as it was",
+    "differs": "server runs again, but differs",
     "left stopped": "server was left stopped",
     "not back": "server is not back",
     "unknown": "state of the server is unknown",

@@ -21,6 +21,7 @@ from orchestrator.session.hosts.contact import (
     show_time,
     unreached,
 )
+from orchestrator.session.steps.regain import GUARD_LEFT
 from orchestrator.transport.routes import open_transport
 
 
@@ -121,8 +122,9 @@ def session_lines(session: Mapping[str, Any]) -> list[str]:
     if session.get("lock"):
         lines.append(f"  known from {session['lock']}, {session['lost']} is gone")
     lines += [line for f in session["files"] for line in _file_lines(f)]
-    lines += [f"  guard: {line}" for line in session["report"]]
-    return lines
+    # What a guard had to leave at first, and has seen to since, is left no more.
+    told = [t for t in session["report"] if not (is_over(session) and t.startswith(GUARD_LEFT))]
+    return lines + [f"  guard: {line}" for line in told]
 
 
 def _begun(session: Mapping[str, Any]) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from typing import Any
 
@@ -29,7 +29,8 @@ class Outcome:
 
     `untouched` nothing was written · `staged` · `patched` · `reverted` as it was before ·
     `drifted` · `unknown`. `server` is `untouched` · `stopped` · `debug life` · `restored` as it
-    was before · `left stopped` as the session file asks · `not back` · `unknown`.
+    was before · `differs`: it runs again, but not in all as it did · `left stopped` as the session
+    file asks · `not back` · `unknown`.
     """
 
     host: str
@@ -43,9 +44,21 @@ class Outcome:
 
 
 def is_as_before(outcomes: Sequence[Outcome]) -> bool:
-    """Whether every host has its own files and its own server again."""
+    """Whether every host has its own files and its own server again.
+
+    Also one that differs: how a start command of the user's runs it is theirs to say, and no
+    further revert would change it.
+    """
     return all(
         o.state in ("untouched", "reverted")
-        and o.server in ("untouched", "restored", "left stopped")
+        and o.server in ("untouched", "restored", "differs", "left stopped")
         for o in outcomes
     )
+
+
+def tell_differences(outcome: Outcome, differences: Sequence[str]) -> Outcome:
+    """The outcome of a host whose server, where it is back, differs in this from before."""
+    if outcome.server != "restored" or not differences:
+        return outcome
+    said = [outcome.message, *differences]
+    return replace(outcome, server="differs", message="; ".join(text for text in said if text))

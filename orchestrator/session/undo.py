@@ -11,7 +11,7 @@ from typing import Any
 
 from orchestrator.errors import HostError
 from orchestrator.model.inventory import Inventory, Server
-from orchestrator.model.outcome import Outcome, is_as_before
+from orchestrator.model.outcome import Outcome, is_as_before, tell_differences
 from orchestrator.session.hosts.contact import (
     Contact,
     find_new_machines,
@@ -22,7 +22,12 @@ from orchestrator.session.hosts.fleet import Fleet, Progress
 from orchestrator.session.hosts.heartbeat import Heartbeat
 from orchestrator.session.hosts.member import Member
 from orchestrator.session.steps import stages
-from orchestrator.session.steps.regain import START_BY_HAND, name_server, tell_recovered
+from orchestrator.session.steps.regain import (
+    START_BY_HAND,
+    find_differences,
+    name_server,
+    tell_recovered,
+)
 from orchestrator.session.steps.tail import Tail
 from orchestrator.transport.base import Transport
 
@@ -92,7 +97,9 @@ class Undo:
             for outcome in self._end_session(session):
                 found[outcome.host].append(outcome)
         for part in find_gone(self.contacts, self.gone, wanted):
-            found[part.name].append(self._recover(part))
+            outcome = self._recover(part)
+            differences = find_differences({"server": outcome.value})
+            found[part.name].append(tell_differences(outcome, differences))
         reached = _reached(self.contacts)
         known = _list_owners(self.contacts) & set(self.gone)
         return [
@@ -180,7 +187,7 @@ def _ended(outcome: Outcome, member: Member) -> Outcome:
     failed = member.error is not None and outcome.ok
     if member.error is not None and failed:
         said.append(member.error.message)
-    return replace(
+    final = replace(
         outcome,
         ok=outcome.ok and not failed,
         server=member.server,
@@ -188,6 +195,7 @@ def _ended(outcome: Outcome, member: Member) -> Outcome:
         hints=outcome.hints or (member.error.hints if member.error is not None else ()),
         value=None,
     )
+    return tell_differences(final, find_differences({"server": outcome.value}))
 
 
 def find_server(inventory: Inventory, hosts: Sequence[str]) -> Server | None:

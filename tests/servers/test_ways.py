@@ -215,7 +215,9 @@ def test_a_foreign_server_that_starts_at_the_same_time(bench: Bench, port, tmp_p
     """A main process that is new is not ours yet: port and node rank have to be, too."""
     way = Way("pair", bench, port)
     prepare(tmp_path, monkeypatch, way.root)
+    monkeypatch.setenv("TOKEN", "hush")
     way.start()
+    monkeypatch.delenv("TOKEN")  # what a start command hands on is its own affair, but is told
     control = bench.folder / "ctl"
     foreign = " ".join(bench.argv("--port", "0"))
     ready = bench.folder / "foreign.ready"
@@ -232,7 +234,11 @@ def test_a_foreign_server_that_starts_at_the_same_time(bench: Bench, port, tmp_p
         ready.unlink()
         driver.stop("debug")
         note_all(bench)
-        driver.wait_ready(driver.restore())
+        back = driver.restore()
+        assert back["differences"] == ["environ: TOKEN is missing"]
+        again = driver.restore()  # also told to whoever asks later
+        assert (again["pid"], again["differences"]) == (back["pid"], back["differences"])
+        driver.wait_ready(back)
         driver.agent.call("finish", timeout_s=30)
     note_all(bench)
     argv = bench.argv("--port", "0")

@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from orchestrator.agent.client import Reply
+from orchestrator.diagnostics import render_outcomes
 from orchestrator.errors import HostError
 from orchestrator.model.inventory import Host, Inventory, LaunchAdopt, LaunchCommand, Server
-from orchestrator.model.outcome import Outcome
+from orchestrator.model.outcome import Outcome, is_as_before
 from orchestrator.session import undo
 from orchestrator.session.hosts.contact import Contact
 from orchestrator.session.steps import tail
@@ -51,7 +52,7 @@ class FakeAgent:
         if op in ("revert", "recover"):
             said = self._reverts.pop(0) if len(self._reverts) > 1 else self._reverts[0]
             left = [f"{f['path']}: {f['state']}, {f['why']}" for f in said["files"]]
-            server = {"pid": 1} if said["verified"] else None
+            server = said.get("server", {"pid": 1}) if said["verified"] else None
             report = said.get("report", [])
             return Reply(said | {"server": server, "left": left, "report": report})
         return Reply(_SAID[op])
@@ -145,6 +146,25 @@ def test_what_a_guard_left_is_told_once(end: Any) -> None:
     assert outcomes[0].message == f"{report[0]}; /x.py: drift, {why}"
     _, outcomes = end({"k0"}, k0=[CLEAN | first])
     assert outcomes[0].message == report[0]
+
+
+def test_a_server_that_runs_again_otherwise_is_not_said_to_be_as_it_was(
+    end: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In what it differs is told once, whether we started it, a revert did, or its guard."""
+    found = ("environ: PATH has another value, TOKEN is missing", "umask: 022, was 027")
+    said = {"pid": 1, "start_time": 1, "differences": found}
+    monkeypatch.setitem(_SAID, "restore-server", said)
+    ran = f"the original server runs as process 1 ({'; '.join(found)})"
+    k1 = [CLEAN | {"server": said, "report": [ran]}]
+    _, outcomes = end({"k1"}, k1=k1)
+
+    text = "; ".join(found)
+    line = f"k0: files are as they were, server runs again, but differs; {text}"
+    assert render_outcomes(outcomes[:1]) == [line]
+    assert outcomes[1].message == f"the original server runs as process 1; {text}"
+    assert [(o.ok, o.server) for o in outcomes] == [(True, "differs")] * 2
+    assert is_as_before(outcomes)
 
 
 def test_a_part_that_started_alone_says_how_the_other_is_started(end: Any) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 from orchestrator.agent.client import AgentClient
 from orchestrator.errors import HostError
 from orchestrator.model.inventory import Host
-from orchestrator.model.outcome import Outcome
+from orchestrator.model.outcome import Outcome, tell_differences
 from orchestrator.planning.view import HostView
 from orchestrator.servers.base import Found
 
@@ -24,7 +24,8 @@ class Member:
     `swapped`: files were or may be swapped. `started`: the debug life was or may be started.
     `ran`: the server was running before the session. `lease_s` is the lease's length, `epoch` its
     number, `silent_since_s` the monotonic time of the last renewal. `files` is what the host said
-    of each file that it was asked for. `state` and `server` are the words of `Outcome`.
+    of each file that it was asked for. `state` and `server` are the words of `Outcome`;
+    `differences` say in what the server, where it is back, is not as it was.
     """
 
     host: Host
@@ -50,6 +51,7 @@ class Member:
     state: str = "untouched"
     server: str = "untouched"
     error: HostError | None = None
+    differences: tuple[str, ...] = ()
     notes: list[str] = field(default_factory=list)
 
     @property
@@ -72,7 +74,7 @@ class Member:
     def outcome(self, stage: str) -> Outcome:
         """This host's state as a value."""
         message = self.error.message if self.error else ""
-        return Outcome(
+        outcome = Outcome(
             host=self.name,
             stage=stage,
             ok=self.error is None,
@@ -81,3 +83,4 @@ class Member:
             message="; ".join(dict.fromkeys(m for m in [message, *self.notes] if m)),
             hints=self.error.hints if self.error else (),
         )
+        return tell_differences(outcome, self.differences)

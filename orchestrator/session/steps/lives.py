@@ -130,6 +130,5 @@ def start_original(member: Member) -> str:
     if value is None:
         member.server = "not back" if member.ran else "restored"
         return "is gone" if member.ran else "was not running before"
-    if value["differences"]:
-        member.notes.append("restarted, but " + "; ".join(value["differences"]))
+    member.differences = tuple(value["differences"])
     return f"pid {value['pid']}"

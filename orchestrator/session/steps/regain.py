@@ -22,7 +22,7 @@ _ASK_S = 3.0
 _GUARD_SEES_S = 5.0
 
 # How a guard's report begins the line about what it could not put back.
-_GUARD_LEFT = "left: "
+GUARD_LEFT = "left: "
 START_BY_HAND = "start its server by hand: how it ran was only written in the lost directory"
 
 
@@ -120,6 +120,7 @@ def _take_as_lost(member: Member, mine: dict[str, Any]) -> None:
         value = member.channel.call("recover", args, timeout_s=_RECOVER_S).value
         member.state = stages.name_state(value)
         member.server = name_server(value, found[0])
+        member.differences = find_differences(value)
         text = "the session's directory was lost on this host"
         notes = tuple(tell_recovered(value))
         hints = (START_BY_HAND,) if member.server == "not back" else ()
@@ -135,12 +136,20 @@ def name_server(value: Mapping[str, Any], left: Mapping[str, Any]) -> str:
     return "restored" if value["server"] or not left["ran"] else "not back"
 
 
+def find_differences(value: Mapping[str, Any]) -> tuple[str, ...]:
+    """In what the server that a `recover` found or started differs from the original."""
+    return tuple((value["server"] or {}).get("differences", ()))
+
+
 def tell_recovered(value: Mapping[str, Any]) -> list[str]:
     """What a guard did and what a `recover` after it left, each once.
 
     Of what the guard had to leave only that is told which is left still.
     """
-    done = [text for text in value["report"] if not text.startswith(_GUARD_LEFT)]
+    done = [text for text in value["report"] if not text.startswith(GUARD_LEFT)]
+    differences = find_differences(value)
+    if differences:  # these are told with the state of the server
+        done = [text.removesuffix(f" ({'; '.join(differences)})") for text in done]
     return list(dict.fromkeys([*done, *tell_lost(value), *value["left"]]))
 
 
@@ -164,6 +173,7 @@ def _ask_guard(member: Member, mine: dict[str, Any]) -> None:
     """The guard has taken over: finish what it left and take its word for the state."""
     value: dict[str, Any] = member.channel.call("recover", mine, timeout_s=_RECOVER_S).value
     member.begun, member.life = False, value["server"]
+    member.differences = find_differences(value)
     if value["left"] or not value["verified"]:
         member.state = stages.name_state(value)
         if member.is_down:

@@ -137,9 +137,7 @@ def test_a_debug_life(stage: Stage, tmp_path):
     assert process.compare(before, again["pid"]) == [
         f"argv: {sys.executable} -c {code}, was {' '.join(before['argv'])}",
         f"cwd: {tmp_path}, was {before['cwd']}",
-        "environ: A is missing",
-        "environ: B has another value",
-        "environ: SGLDBG_SESSION is new",
+        "environ: A is missing, B has another value, SGLDBG_SESSION is new",
         f"stdout: {out}, was /dev/null",
         f"stderr: {err}, was /dev/null",
     ]

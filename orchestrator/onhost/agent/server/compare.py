@@ -74,7 +74,8 @@ def _compare_environ(before: Any, now: Any, ignored: Sequence[str]) -> List[str]
     texts = {name: "is missing" for name in before if name not in now}
     texts.update({name: "is new" for name in now if name not in before})
     texts.update({n: "has another value" for n in before if n in now and before[n] != now[n]})
-    return ["environ: %s %s" % (name, texts[name]) for name in sorted(texts)]
+    said = ["%s %s" % (name, texts[name]) for name in sorted(texts)]
+    return ["environ: %s" % ", ".join(said)] if said else []
 
 
 def _compare_limits(before: Mapping[str, Any], now: Mapping[str, Any]) -> List[str]:

@@ -190,7 +190,7 @@ def restore(session: SessionState, again: bool = False) -> Optional[Value]:
         if facts.restored is not None:
             known = {"pid": facts.restored["pid"], "start_time": facts.restored["start_time"]}
             if process.is_alive(**known):
-                return dict(known, differences=[])
+                return dict(known, differences=facts.restored.get("differences") or [])
             if not again:
                 return None
         if server is None and facts.restored is None and _was_stopped(facts):
@@ -210,7 +210,9 @@ def restore(session: SessionState, again: bool = False) -> Optional[Value]:
         started = _find_restored(session, server["description"])
         if started is None:
             started = _start_original(session, server["description"])
-    differences = process.compare(server["description"], started["pid"])
+    differences = started.pop("differences", None)
+    if differences is None:
+        differences = process.compare(server["description"], started["pid"])
     return dict(started, differences=differences)
 
 
@@ -220,8 +222,10 @@ def _was_stopped(facts: Facts) -> bool:
 
 
 def _start_original(session: SessionState, description: Value) -> Value:
+    """In what it differs is journaled: its description is gone when somebody asks later."""
     with session.step("restore") as done:
         started: Value = dict(process.start(description, None, None))
+        started["differences"] = process.compare(description, started["pid"])
         done.update(started)
     return started
 
