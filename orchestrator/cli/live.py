@@ -8,6 +8,7 @@ import time
 from collections.abc import Sequence
 from types import TracebackType
 
+from rich.cells import cell_len
 from rich.console import Console
 from rich.live import Live
 from rich.table import Table
@@ -16,11 +17,17 @@ from rich.text import Text
 _MARKS = {"running": "…", "done": "✓", "failed": "✗"}
 # A log of a start with hundreds of shards would hold little else.
 _COUNT_S = 10.0
+# What a row of the table needs beside the host: gaps, `ready again`, the mark, a word or two.
+_BESIDE = 28
 _STYLES = {"running": "yellow", "done": "green", "failed": "bold red"}
 
 
 class LiveProgress:
-    """A `Progress` on stderr (a context manager). Colour never carries meaning alone."""
+    """A `Progress` on stderr (a context manager). Colour never carries meaning alone.
+
+    A table that is drawn anew again and again needs a terminal that can move its cursor, and room
+    for whole names: `demo…` twice says nothing. Lines need neither.
+    """
 
     def __init__(self, hosts: Sequence[str], console: Console | None = None) -> None:
         self._console = console or Console(stderr=True)
@@ -29,8 +36,14 @@ class LiveProgress:
         self._told: dict[str, tuple[tuple[str, str, str], float]] = {}
         self._lock = threading.Lock()
         self._live: Live | None = None
-        if self._console.is_terminal:
+        if self._can_draw(hosts):
             self._live = Live(console=self._console, get_renderable=self._table, transient=False)
+
+    def _can_draw(self, hosts: Sequence[str]) -> bool:
+        console = self._console
+        room = console.width - _BESIDE
+        fits = all(cell_len(host) <= room for host in hosts)
+        return console.is_terminal and not console.is_dumb_terminal and fits
 
     def __enter__(self) -> LiveProgress:
         if self._live is not None:
@@ -81,7 +94,10 @@ class LiveProgress:
             )
 
     def _table(self) -> Table:
-        table = Table("host", "stage", "", "what", box=None, pad_edge=False)
+        table = Table(box=None, pad_edge=False)
+        table.add_column("host", overflow="fold")  # whole, even where the window was made narrow
+        for title in ("stage", "", "what"):
+            table.add_column(title)
         for host, (stage, state, text) in self._rows.items():
             mark = Text(_MARKS.get(state, ""), style=_STYLES.get(state, ""))
             table.add_row(Text(host), Text(stage), mark, Text(text))

@@ -8,6 +8,7 @@ import pytest
 from rich.console import Console
 
 from orchestrator.cli import live
+from orchestrator.cli.live import LiveProgress
 
 TOLD = [
     ("starting its workers", True),
@@ -25,7 +26,7 @@ def test_counts_do_not_flood_a_log(monkeypatch: pytest.MonkeyPatch):
     text = io.StringIO()
     now = 100.0
     monkeypatch.setattr(live.time, "monotonic", lambda: now)
-    progress = live.LiveProgress(["gpu01", "gpu02"], Console(file=text))
+    progress = LiveProgress(["gpu01", "gpu02"], Console(file=text))
     for stage, _ in TOLD:
         now += 1.0
         progress.stage("gpu01", "ready", "running", stage)
@@ -40,3 +41,21 @@ def test_counts_do_not_flood_a_log(monkeypatch: pytest.MonkeyPatch):
         "gpu02: ready running (capturing graphs: 21 of 35)",
         "gpu01: ready done (12 s)",
     ]
+
+
+@pytest.mark.parametrize(
+    ("term", "width", "draws"),
+    [("xterm", 80, True), ("xterm", 34, True), ("xterm", 33, False), ("dumb", 80, False)],
+)
+def test_a_terminal_that_takes_no_table_gets_lines(term: str, width: int, draws: bool):
+    """As a pipe does: one that cannot move its cursor, and one too narrow for the hosts' names."""
+    text = io.StringIO()
+    environ = {"TERM": term, "COLUMNS": str(width)}
+    console = Console(file=text, force_terminal=True, _environ=environ, legacy_windows=False)
+    with LiveProgress(["demo-0", "demo-1"], console) as progress:
+        progress.stage("demo-0", "swap", "done", "2 files")
+        progress.stage("demo-1", "swap", "running")
+        told = text.getvalue()
+    drawn = text.getvalue()
+    assert ("demo-0: swap done (2 files)" in told, "\x1b[?25l" in drawn) == (not draws, draws)
+    assert not draws or drawn.count("demo-0") == drawn.count("demo-1") > 0
