@@ -103,6 +103,24 @@ def require_restorable(found: Public, host: str, server: Server) -> None:
     )
 
 
+def require_whole(found: Public, host: str, server: Server) -> None:
+    """Raises `HostError` `server-in-part` where the server has more, or fewer, hosts than named.
+
+    Those that are not named would end with this one, and nobody would start them again.
+    """
+    nodes = _nodes(found)
+    if nodes is None or nodes == len(server.hosts):
+        return
+    hosts = f"{len(server.hosts)} host{'s' if len(server.hosts) != 1 else ''}"
+    raise HostError(
+        f"server `{server.name}` runs with `--nnodes {nodes}`, and the inventory gives it {hosts}",
+        host=host,
+        code="server-in-part",
+        notes=[f"seen: {show(found)}"],
+        hints=[f"name the host of every node rank, in order: `hosts` of server `{server.name}`"],
+    )
+
+
 def suggest(found: Public, *, adopting: bool) -> list[str]:
     """What to write into the inventory instead, from what stands in the way."""
     if found["needs_output"]:

@@ -25,6 +25,7 @@ from orchestrator.servers.adopt import (
     find_port,
     is_title,
     require_restorable,
+    require_whole,
     show,
 )
 from orchestrator.servers.life import Life, debug_life, for_host, join, shown
@@ -95,8 +96,24 @@ def find(
     `meeting` is that of rank 0's `Found`, where the server is taken as it runs.
 
     Raises `HostError`: `server-not-found`, `server-ambiguous`, `not-restorable`, `port-taken`
-    (it does not run, and somebody else listens where it would), `no-systemd`, `no-unit`.
+    (it does not run, and somebody else listens where it would), `no-systemd`, `no-unit`,
+    `server-in-part`.
     """
+    found = _find(agent, server, install, host, rank, nodes, meeting)
+    if found.description is not None:
+        require_whole(found.description, host.name, server)
+    return found
+
+
+def _find(
+    agent: AgentClient,
+    server: Server,
+    install: Install,
+    host: Host,
+    rank: int,
+    nodes: int,
+    meeting: str | None,
+) -> Found:
     match server.launch:
         case LaunchSystemd():
             return _supervised(host, find_unit(agent, server, install, host))

@@ -150,3 +150,41 @@ def test_adopted_from_git_checkouts(
     assert site.is_ready()
     texts = [p.read_text(errors="replace") for p in (tmp_path / "runs").rglob("*") if p.is_file()]
     assert not any("s3cret" in text for text in [*texts, result.out, result.err, result.stages])
+
+
+def test_an_inventory_that_does_not_fit(
+    site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another copy than the server's, and half of a server: refused before anything is written."""
+    session = site.write()
+    path = session.parents[1] / "inventory.yaml"
+    good = json.loads(path.read_text())
+    own, other = (checkout.python for checkout in site.checkouts)
+    sources = [
+        own.parents[2] / f"repo/python/{PACKAGE}",
+        other.parents[2] / f"repo/python/{PACKAGE}",
+    ]
+    place = f" --> host real-0 ({path}:1)\n"
+    install = {"package": PACKAGE, "python": str(other)}
+    path.write_text(json.dumps({**good, "installs": {"checkout": install}}))
+    result = call(monkeypatch, "plan", session)
+    assert (result.code, result.err) == (
+        5,
+        f"error: server `miniature` imports `{PACKAGE}` from {sources[0]}, and `python` of install"
+        f" `checkout` from {sources[1]}\n{place}"
+        f"note: the server is run by {own}, and `python` is {other}\n"
+        f"hint: write `python: {own}`, or leave `python` out for a server that runs\n"
+        "hosts:\n  real-[0-1]: nothing was written, server was not touched\n",
+    )
+    server = {**good["servers"]["miniature"], "hosts": ["real-0"]}
+    path.write_text(json.dumps({**good, "servers": {"miniature": server}}))
+    result = call(monkeypatch, "plan", session)
+    seen = next(line for line in result.err.splitlines() if line.startswith("note: seen: pid "))
+    assert (result.code, result.err) == (
+        5,
+        "error: server `miniature` runs with `--nnodes 2`, and the inventory gives it 1 host\n"
+        f"{place}{seen}\n"
+        "hint: name the host of every node rank, in order: `hosts` of server `miniature`\n"
+        "hosts:\n  real-0: nothing was written, server was not touched\n",
+    )
+    assert site.is_ready()

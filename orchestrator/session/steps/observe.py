@@ -24,7 +24,9 @@ _CONNECT_S = 20.0
 # sleep take seconds to answer.
 LOOK_S = 60.0
 # What the inventory's entry of the server may be wrong about.
-_ABOUT_SERVER = ("server-not-found", "server-ambiguous", "not-restorable", "port-taken")
+_ABOUT_SERVER = (
+    *("server-not-found", "server-ambiguous", "server-in-part", "not-restorable", "port-taken"),
+)
 # Recovery of a leftover runs the whole tail there: stop, revert, start.
 _RECOVER_S = 300.0
 _STATUS_S = 30.0
