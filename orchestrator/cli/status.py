@@ -22,6 +22,7 @@ from orchestrator.session.hosts.contact import (
     unreached,
 )
 from orchestrator.session.steps.regain import GUARD_LEFT
+from orchestrator.session.steps.stages import COMPARE
 from orchestrator.transport.routes import open_transport
 
 
@@ -83,7 +84,8 @@ def hints(sessions: Sequence[Mapping[str, Any]], reached: Collection[str] = ()) 
 
     `reached` are the hosts that answered: of these none is gone.
     """
-    found = {session["controller"] for session in sessions if not is_over(session)}
+    left = [session for session in sessions if not is_over(session)]
+    found = {session["controller"] for session in left}
     all_hints = {
         "alive": "a session that is at work ends by itself; `sgldbg revert --all` passes it over",
         "elsewhere": "a session of another machine is ended there",
@@ -92,11 +94,20 @@ def hints(sessions: Sequence[Mapping[str, Any]], reached: Collection[str] = ()) 
     away = [s for s in sessions if s["controller"] == "elsewhere" and s.get("lock")]
     hosts = [s["host"] for s in away if s["host"] not in reached]
     said += [f"{_ENDS_THERE} {host}`" for host in dict.fromkeys(hosts)]
-    said += ["`sgldbg revert --all` ends what is left"] if found - set(all_hints) else []
+    ours = [_is_drift(s) for s in left if s["controller"] not in all_hints]
+    if False in ours:
+        said.append("`sgldbg revert --all` ends what is left" + (_BUT_DRIFT if any(ours) else ""))
+    said += [COMPARE] if any(ours) else []
     closed = "what a guard has reverted is as it was; `sgldbg revert --all` takes its report away"
     return said + ([closed] if any(map(is_over, sessions)) else [])
 
 
+def _is_drift(session: Mapping[str, Any]) -> bool:
+    """Whether somebody changed a file of it since: no revert takes that away by itself."""
+    return any(file["state"] == "drift" for file in session.get("files", ()))
+
+
+_BUT_DRIFT = ", but not what drifted"
 _ENDS_THERE = "should that machine never come back: `sgldbg revert --all --gone"
 
 

@@ -174,6 +174,7 @@ class Undo:
         if not part.left["files"] and not value["left"]:
             state = "untouched"
         hints = (START_BY_HAND,) if "lost" in value else ()
+        hints = (*hints, stages.COMPARE) if state == "drifted" else hints
         owner = part.left.get("shared_with")
         if value["left"] and owner not in (None, *self.gone, *_reached(self.contacts)):
             hints = (_GONE % (owner, owner),)

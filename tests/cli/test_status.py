@@ -10,6 +10,7 @@ from orchestrator.model.outcome import Outcome
 
 ENDS = "`sgldbg revert --all` ends what is left"
 LIVE = "a session that is at work ends by itself; `sgldbg revert --all` passes it over"
+COMPARE = "compare the versions; `sgldbg revert --all --force` puts the original back"
 AWAY = "a session of another machine is ended there"
 
 
@@ -37,6 +38,26 @@ def test_what_a_guard_has_reverted_is_not_left() -> None:
     over = {"controller": "gone", "over": True}
     assert hints([over, over]) == [CLOSED]
     assert hints([over, {"controller": "gone", "over": False}]) == [ENDS, CLOSED]
+
+
+def test_the_advice_about_what_drifted() -> None:
+    """No revert ends it without force, and nobody is told to force before they have compared."""
+    drift = {"controller": "gone", "files": [{"path": "/x.py", "state": "drift"}]}
+    assert hints([drift, drift]) == [COMPARE]
+    assert hints([drift, {"controller": "kept"}]) == [f"{ENDS}, but not what drifted", COMPARE]
+    assert hints([drift | {"controller": "alive"}]) == [LIVE]
+
+
+def test_what_a_guard_left_at_first_is_not_left_any_more() -> None:
+    """It tried again, and what it could not do before is done."""
+    report = [
+        "the lease ran out: 3 of 3 files put back",
+        "left: the server: exit status 3",
+    ]
+    session = BEFORE_ITS_FIRST_LINE | {"report": report}
+    told = [f"  guard: {line}" for line in report]
+    assert session_lines(session)[1:] == told
+    assert session_lines(session | {"over": True})[1:] == told[:1]
 
 
 def test_the_advice_about_a_host_that_does_not_answer() -> None:

@@ -14,7 +14,7 @@ from orchestrator.model.inventory import Host, Inventory, LaunchAdopt, LaunchCom
 from orchestrator.model.outcome import Outcome, is_as_before
 from orchestrator.session import undo
 from orchestrator.session.hosts.contact import Contact
-from orchestrator.session.steps import tail
+from orchestrator.session.steps import stages, tail
 from orchestrator.session.undo import Undo, all_sessions
 
 SERVER = Server("k", "i", ("k0", "k1"), LaunchAdopt(), "http://127.0.0.1:30000")
@@ -144,6 +144,7 @@ def test_what_a_guard_left_is_told_once(end: Any) -> None:
     first = {"report": [*report, "left: the lock: busy"]}
     _, outcomes = end({"k0"}, k0=[left_with("drift", why) | first])
     assert outcomes[0].message == f"{report[0]}; /x.py: drift, {why}"
+    assert outcomes[0].hints == (stages.COMPARE,)
     _, outcomes = end({"k0"}, k0=[CLEAN | first])
     assert outcomes[0].message == report[0]
 

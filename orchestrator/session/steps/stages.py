@@ -19,6 +19,8 @@ SLACK_S = 30.0
 _REVERT_S = 60.0
 # An interpreter starts there, maybe from a cold network disk.
 _EFFECTIVE_S = 60.0
+# What ends a session with a file that somebody changed; without `--force` nothing does.
+COMPARE = "compare the versions; `sgldbg revert --all --force` puts the original back"
 # The words of the agent for a file that is as it was.
 _BACK = ("reverted", "removed", "untouched")
 
@@ -210,7 +212,7 @@ def _not_reverted(host: str, files: Sequence[Mapping[str, Any]]) -> HostError:
     failed = [f for f in bad if f["state"] != "drift"]
     if bad and not failed:
         what, code = "left alone", "drift"
-        hint = "compare the versions; `sgldbg revert --all --force` puts the original back"
+        hint = COMPARE
     else:
         what, code = "not put back", "not-reverted"
         hint = "mend what stands in the way, then run `sgldbg revert --all`"

@@ -69,7 +69,8 @@ def test_drift_in_recovery(place, swapped):
     value = place.recover()
     path = str(place.root / LAYERS)
     assert value["left"] == [f"{path}: drift, it was changed after the swap"]
-    assert place.status()[0]["files"][2] == {"path": path, "state": "drift"}
+    kept = path.replace("layers", ".layers") + ".sgldbg-orig"
+    assert place.status()[0]["files"][2] == {"path": path, "state": "drift", "kept": kept}
     assert recover.recover(place.directory(), force=True)["left"] == []
     assert place.changes() == []
 

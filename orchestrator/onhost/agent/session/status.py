@@ -152,7 +152,11 @@ _OTHER = "on another machine: %s"
 
 
 def _show_files(facts: Facts) -> List[Dict[str, str]]:
+    """Each file with its state; of one that drifted also where its original is, to compare them."""
     shown = [{"path": one.path, "state": _file_state(facts, one)} for one in facts.files]
+    for item, one in zip(shown, facts.files):
+        if item["state"] == "drift" and os.path.lexists(one.orig):
+            item["kept"] = one.orig
     for item in (facts.sharing or {"files": []})["files"]:
         shown.append({"path": item["path"], "state": _shared_state(item)})
     return shown
