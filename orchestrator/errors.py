@@ -120,6 +120,10 @@ class FleetError(OrchestratorError):
         self.errors = tuple(errors)
 
 
+class DiskError(OrchestratorError):
+    """The controller's own disk does not take what a command has to keep."""
+
+
 class SessionError(OrchestratorError):
     """A session failed; `outcomes` say what state every host is in."""
 

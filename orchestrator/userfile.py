@@ -36,6 +36,11 @@ def read_user_file(path: str | Path, limit_bytes: int) -> bytes:
     return data
 
 
+def is_full(error: BaseException) -> bool:
+    """Whether a disk or a quota has no room: no fault of a name, nor of ours."""
+    return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
+
+
 def reason_of(error: OSError) -> str:
     """The system's own words for the middle of a sentence: they begin with a small letter."""
     text = error.strerror or str(error)

@@ -134,9 +134,12 @@ def _run(arguments: list[str]) -> int:
     except Exception as error:
         from orchestrator.errors import OrchestratorError
 
-        if not isinstance(error, OrchestratorError):
-            return report_bug(error)
-        return _report(error)
+        if isinstance(error, OrchestratorError):
+            return _report(error)
+        from orchestrator.session.kept.rundir import full_disk
+
+        full = full_disk(error)
+        return report_bug(error) if full is None else _report(full)
     return result if isinstance(result, int) else 0
 
 
@@ -165,7 +168,8 @@ def report_bug(error: Exception) -> int:
     try:
         path = keep_trace(error)
     except OSError as failure:
-        click.echo(f"{failure.filename}: {reason_of(failure)}; so here is the trace:", err=True)
+        where = failure.filename or "the trace file"
+        click.echo(f"{where}: {reason_of(failure)}; so here is the trace:", err=True)
         import traceback
 
         click.echo("".join(traceback.format_exception(error)), err=True)

@@ -12,13 +12,13 @@ from pathlib import Path
 import click
 
 from orchestrator.session.hosts.fleet import Progress
-from orchestrator.session.kept.rundir import RunDir
+from orchestrator.session.kept.rundir import RunDir, unwritable
 from orchestrator.session.kept.timeline import Timeline
 from orchestrator.session.probe_runtime import runtime_source
 from orchestrator.session.run import Job, Run, new_session_id
 from orchestrator.spec.project import load_project
 from orchestrator.transport.routes import open_transport
-from orchestrator.userfile import reason_of
+from orchestrator.userfile import is_full, reason_of
 
 
 def read_job(
@@ -45,12 +45,17 @@ def read_job(
 
 
 def open_run(job: Job, progress: Progress) -> Run:
-    """A run with its own id, directory and timeline."""
+    """A run with its own id, directory and timeline.
+
+    A folder that cannot be made is an error of usage; a full disk is none, and raises `DiskError`.
+    """
     now = datetime.now()
     session_id = new_session_id(job.session.name, now)
     try:
         run_dir = RunDir.create(job.runs_dir, job.session.name, f"{now:%Y%m%d-%H%M%S}")
     except OSError as error:
+        if is_full(error):
+            raise unwritable(job.runs_dir, error) from error
         raise click.UsageError(
             f"the run's directory cannot be made in {job.runs_dir}: {reason_of(error)}"
         ) from None

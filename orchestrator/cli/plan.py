@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import tempfile
+import os
 from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
@@ -28,22 +28,18 @@ def command(
     session_file: Path, inventory: Path | None, patches: tuple[Path, ...], as_json: bool
 ) -> None:
     """Show the diff of every distinct file and the restart, without writing anything."""
-    with tempfile.TemporaryDirectory(prefix="sgldbg-plan-") as scratch:
-        job = read_job(session_file, inventory, patches, Path(scratch))
-        with LiveProgress([h.name for h in job.hosts]) as progress:
-            run = Run(
-                job,
-                progress,
-                RunDir(Path(scratch)),
-                new_session_id(job.session.name, datetime.now()),
-            )
-            plan = run.look()
-        lives = {
-            m.name: (shown(m.found.original), shown(run.life(m)))
-            for m in run.fleet.members
-            if m.found is not None
-        }
-        notes = run.list_notes(plan)
+    nowhere = Path(os.devnull)  # nothing is kept of a look: it needs no room on any disk
+    job = read_job(session_file, inventory, patches, nowhere)
+    with LiveProgress([h.name for h in job.hosts]) as progress:
+        session_id = new_session_id(job.session.name, datetime.now())
+        run = Run(job, progress, RunDir(nowhere), session_id)
+        plan = run.look()
+    lives = {
+        m.name: (shown(m.found.original), shown(run.life(m)))
+        for m in run.fleet.members
+        if m.found is not None
+    }
+    notes = run.list_notes(plan)
     if as_json:
         facts = plan_facts(plan) | {
             "restart": {h: {"before": a, "after": b} for h, (a, b) in lives.items()},

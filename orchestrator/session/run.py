@@ -33,7 +33,7 @@ from orchestrator.session.hosts.fleet import Cancelled, Fleet, FleetFailure, Pro
 from orchestrator.session.hosts.heartbeat import Heartbeat
 from orchestrator.session.hosts.member import Member
 from orchestrator.session.kept.ending import Ending
-from orchestrator.session.kept.rundir import RunDir
+from orchestrator.session.kept.rundir import RunDir, full_disk
 from orchestrator.session.signals import signals_end
 from orchestrator.session.steps import lives, observe, stages
 from orchestrator.session.steps.links import note_compiled, note_links
@@ -118,9 +118,12 @@ class Run:
                 except OrchestratorError as error:
                     cause = error
                 except Exception as error:
-                    bug = error
+                    cause = full_disk(error)
+                    bug = None if cause is not None else error
         finally:
             self._close()
+        if self.run_dir.problem:
+            self.fleet.progress.note(f"warning: {self.run_dir.problem}")
         return self._ending(cause, bug or next(iter(self.fleet.bugs), None), interrupted)
 
     def look(self) -> Plan:
@@ -236,8 +239,6 @@ class Run:
         if self.collector.records() or met is not None:
             self.verdict = self.collector.verdict(job.patches, plan, met)
             self.run_dir.write_verdict(self.verdict)
-        if self.run_dir.problem:
-            self.fleet.progress.note(f"warning: {self.run_dir.problem}")
 
     def _stage(self, plan: Plan) -> None:
         job, fleet = self.job, self.fleet

@@ -153,6 +153,19 @@ def test_disk_of_the_state_is_full(project: Project, sgldbg: Run) -> None:
 
 
 @on_single
+def test_disk_of_the_runs_is_full(project: Project, sgldbg: Run) -> None:
+    """No room for the plan on this machine: said of the folder, and no session began anywhere."""
+    runs = project.folder / "runs"
+    runs.mkdir()
+    pids = _pids(project)
+    with mounted(runs, "-t", "tmpfs", "-o", "size=16k", "tmpfs"):
+        _fill(runs)
+        ran = sgldbg(project, "run", "session.yaml")
+    check(ran, "runs-disk-full", 6)
+    assert _pids(project) == pids
+
+
+@on_single
 def test_server_dies_at_start(project: Project, sgldbg: Run) -> None:
     """The patched server does not start: its last lines are shown, the original runs again."""
     project.replace("session.yaml", "--disable-cuda-graph", "--no-such-flag")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import sys
@@ -115,6 +116,19 @@ def test_bug(
     assert "Traceback (most recent call last)" in path.read_text(encoding="utf-8")
     assert path.stat().st_mode & 0o777 == 0o600
     assert path.parent.stat().st_mode & 0o777 == 0o700
+
+
+def test_a_full_disk_is_no_bug(
+    run: Callable[[Callable[[], object]], int], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Wherever a command meets one on this machine; the file is named where it is known."""
+    for path, what in (("/v/f", "`/v/f`"), (None, "a file of this command")):
+        full = OSError(errno.ENOSPC, "No space left on device", path)
+        assert run(raises(full)) == 6
+        assert capsys.readouterr().err == (
+            f"error: {what} cannot be written on this machine: no space left on device\n"
+            "hint: make room there\n"
+        )
 
 
 def test_bug_without_state(

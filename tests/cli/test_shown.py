@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 
 import click
@@ -10,6 +11,8 @@ import pytest
 from orchestrator.cli.ask import _show
 from orchestrator.cli.job import open_run
 from orchestrator.cli.run import show_ending
+from orchestrator.diagnostics import render
+from orchestrator.errors import DiskError
 from orchestrator.model.record import Record, Verdict
 from orchestrator.session.kept.ending import Ending
 
@@ -57,6 +60,29 @@ def test_a_question_is_no_escape_sequence(capsys: pytest.CaptureFixture[str]) ->
     )
     show_ending(ending, as_json=False)
     assert capsys.readouterr().out.startswith("\\x1b]0;title\\x07?")
+
+
+def test_a_full_disk_is_no_wrong_option(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is wrong with the command line then: it may be given once more as it is."""
+
+    def full(path: Path, *args: object, **options: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device", str(path))
+
+    class Job:
+        """As much of a job as is looked at before the folder is made."""
+
+        runs_dir = tmp_path / "runs"
+
+        class session:  # noqa: N801
+            name = "s"
+
+    monkeypatch.setattr(Path, "mkdir", full)
+    with pytest.raises(DiskError) as refused:
+        open_run(Job(), None)  # type: ignore[arg-type]
+    assert render(refused.value) == (
+        f"error: the run's directory cannot be written in `{tmp_path / 'runs'}`: no space left on"
+        " device\nhint: make room there, or name another folder with `--runs`"
+    )
 
 
 def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from orchestrator.diagnostics import outcome_text
 from orchestrator.errors import (
+    DiskError,
     FileError,
     OrchestratorError,
     PatchError,
@@ -74,6 +75,8 @@ def _failure_code(cause: OrchestratorError, changed: bool) -> ExitCode:
         return ExitCode.FILE
     if isinstance(cause, PatchError):
         return ExitCode.PATCH
+    if isinstance(cause, DiskError):  # no host has refused anything
+        return ExitCode.SESSION
     return ExitCode.SESSION if changed else ExitCode.REFUSED
 
 

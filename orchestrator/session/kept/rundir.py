@@ -9,9 +9,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from orchestrator.errors import DiskError
 from orchestrator.model.plan import Plan
 from orchestrator.model.record import Record, Verdict
-from orchestrator.userfile import reason_of
+from orchestrator.userfile import is_full, reason_of
 
 
 class RunDir:
@@ -51,7 +52,16 @@ class RunDir:
         (self.path / name).write_text(text + "\n", encoding="utf-8")
 
     def write_plan(self, plan: Plan) -> None:
-        """`plan.json` without the file contents, and one diff per distinct file."""
+        """`plan.json` without the file contents, and one diff per distinct file.
+
+        No session begins without them: raises `DiskError` where the disk does not take them.
+        """
+        try:
+            self._write_plan(plan)
+        except OSError as error:
+            raise unwritable(self.path, error) from error
+
+    def _write_plan(self, plan: Plan) -> None:
         self.write_json("plan.json", plan_facts(plan))
         folder = self.path / "diffs"
         folder.mkdir(exist_ok=True)
@@ -86,6 +96,25 @@ class RunDir:
         """Add records to `records.jsonl`."""
         for record in records:
             self.append("records.jsonl", asdict(record))
+
+
+def unwritable(folder: Path, error: OSError) -> DiskError:
+    """The error of a folder for a run that takes nothing."""
+    return DiskError(
+        f"the run's directory cannot be written in `{folder}`: {reason_of(error)}",
+        hints=("make room there, or name another folder with `--runs`",),
+    )
+
+
+def full_disk(error: BaseException) -> DiskError | None:
+    """The error of a full disk of the controller, wherever it was met; `None` for any other."""
+    if not is_full(error):
+        return None
+    assert isinstance(error, OSError)
+    what = f"`{error.filename}`" if error.filename else "a file of this command"
+    return DiskError(
+        f"{what} cannot be written on this machine: {reason_of(error)}", hints=("make room there",)
+    )
 
 
 def plan_facts(plan: Plan) -> dict[str, Any]:
