@@ -9,7 +9,12 @@ from orchestrator.model.source import Span
 
 
 class OrchestratorError(Exception):
-    """An error that a user can act on: one lower-case sentence, places, and hints to follow."""
+    """An error that a user can act on: one lower-case sentence, places, and hints to follow.
+
+    Who knows the final state of the hosts sets `exit_code`; else it follows from the class.
+    """
+
+    exit_code: int | None = None
 
     def __init__(
         self,

@@ -12,7 +12,7 @@ import click
 
 from orchestrator.cli.options import duration, json_option, lease_length, project_options
 from orchestrator.diagnostics import make_visible, render
-from orchestrator.errors import HostError
+from orchestrator.errors import HostError, OrchestratorError
 from orchestrator.logs.parse import label_of_title
 from orchestrator.model.inventory import Server
 from orchestrator.model.outcome import ExitCode
@@ -72,18 +72,24 @@ def command(
         site, _codes(capture), conditions[0] if conditions else None, _codes(once_per), limit
     )
     project = load_project(session_file, inventory, patches)
+    wanted = is_of(project.session.name)
     contacts = open_contacts(open_transport(), project.hosts)
+    failed: Sequence[HostError] = ()
     try:
-        silent = unreached(contacts, "patched")
+        silent = unreached(contacts, "unknown")
         if silent is not None:
             raise silent
-        asked = asking.open_asked(contacts, is_of(project.session.name))
+        asked = asking.open_asked(contacts, wanted)
         lease_s = lease or max(float(one.left["lease_s"]) for one in asked)
-        failed: Sequence[HostError] = ()
         try:
             found, missing = _ask(project, asked, question, timeout, send=send)
         finally:
             failed = asking.let_go(asked, lease_s)
+    except OrchestratorError as error:
+        # What `apply` left is not as it was before it: each host's state is said, never implied.
+        error.outcomes = asking.tell_states(contacts, wanted, {one.host for one in failed})
+        error.exit_code = ExitCode.NOT_RESTORED if failed else error.exit_code
+        raise
     finally:
         close_contacts(contacts)
     _show(found, as_json=as_json)

@@ -22,9 +22,8 @@ from orchestrator.model.outcome import ExitCode
 
 def find_exit_code(error: OrchestratorError) -> int:
     """The code for an error that ended a command; one that the session set on it wins."""
-    own = getattr(error, "exit_code", None)
-    if own is not None:
-        return int(own)
+    if error.exit_code is not None:
+        return int(error.exit_code)
     match error:
         case FileError():
             return ExitCode.FILE

@@ -4,23 +4,25 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from orchestrator.agent.client import AgentClient
-from orchestrator.errors import HostError, SessionError
+from orchestrator.errors import HostError, OrchestratorError, PatchError, SessionError
 from orchestrator.logs.parse import label_of_title
 from orchestrator.logs.records import RecordReader, merge
+from orchestrator.model.outcome import Outcome
 from orchestrator.model.patch import Capture, Probe
 from orchestrator.model.record import Record
 from orchestrator.session.engine import Engine
-from orchestrator.session.hosts.contact import Contact
-from orchestrator.session.undo import Left, Wanted, group_sessions
+from orchestrator.session.hosts.contact import Contact, join_errors, tell_files, tell_server
+from orchestrator.session.undo import Left, Part, Wanted, group_sessions
 
 _ATTACH_S = 20.0
 _POLL_S = 0.1
 TABLE = "table.json"
+_END_THEM = "end them, and apply it anew: `sgldbg revert SESSION`"
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,23 +71,23 @@ class Asked:
 def open_asked(contacts: Sequence[Contact], wanted: Wanted) -> list[Asked]:
     """The hosts of the one applied session, taken over; `let_go` must follow.
 
-    Raises `OrchestratorError` where nothing is applied, several sessions are, or one is driven by a
-    live controller.
+    Raises `SessionError` where nothing is applied, and `HostError` or `FleetError` where several
+    sessions are, or one is driven by a live controller.
     """
     sessions = group_sessions(contacts, wanted)
     if not sessions:
         raise SessionError(
-            "nothing of this session is applied", hints=("apply it first: `sgldbg apply`",)
+            "nothing of this session is applied", hints=("apply it first: `sgldbg apply SESSION`",)
         )
     if len(sessions) > 1:
-        raise SessionError(f"several sessions are applied: {', '.join(sessions)}")
+        several = [part for parts in sessions.values() for part in parts]
+        raise _refuse(several, f"several sessions are applied: {', '.join(sessions)}", _END_THEM)
     (parts,) = sessions.values()
     busy = [p for p in parts if p.left["controller"] == "alive"]
     if busy:
-        raise SessionError(
-            f"session `{busy[0].left['session']}` is driven by {busy[0].left['holder']} right now",
-            hints=("ask when it has detached",),
-        )
+        left = busy[0].left
+        message = f"session `{left['session']}` is driven by {left['holder']} right now"
+        raise _refuse(busy, message, "ask when it has detached")
     asked: list[Asked] = []
     try:
         for part in parts:
@@ -95,6 +97,36 @@ def open_asked(contacts: Sequence[Contact], wanted: Wanted) -> list[Asked]:
         let_go(asked, None)
         raise
     return asked
+
+
+def _refuse(parts: Sequence[Part], message: str, hint: str) -> OrchestratorError:
+    """These hosts have the session in a way in which nobody can be asked."""
+    names = dict.fromkeys(part.name for part in parts)
+    errors = [HostError(message, host=name, code="busy", hints=(hint,)) for name in names]
+    error = join_errors(errors, "nobody can be asked on", "unknown")
+    assert error is not None
+    return error
+
+
+def tell_states(
+    contacts: Sequence[Contact], wanted: Wanted, lost: Collection[str] = ()
+) -> tuple[Outcome, ...]:
+    """What state every host was in when it was contacted, in order; asking changes no files.
+
+    Nothing is known of those that were `lost` since.
+    """
+    sessions = group_sessions(contacts, wanted).values()
+    lefts = {part.name: part.left for parts in sessions for part in parts}
+    outcomes = []
+    for contact in contacts:
+        name, left = contact.host.name, lefts.get(contact.host.name)
+        if contact.error is not None or name in lost:
+            outcomes.append(Outcome(name, "ask", False, "unknown", "unknown"))
+        elif left is None:
+            outcomes.append(Outcome(name, "ask", False))
+        else:
+            outcomes.append(Outcome(name, "ask", False, tell_files(left), tell_server(left)))
+    return tuple(outcomes)
 
 
 def _attach(name: str, agent: AgentClient, left: Left) -> Asked:
@@ -136,12 +168,19 @@ def let_go(asked: Sequence[Asked], lease_s: float | None) -> list[HostError]:
 
 
 def check_question(engine: Engine, one: Asked, question: Question, package: str) -> tuple[str, ...]:
-    """Warnings; raises `PatchError` where the site is not there or an expression cannot work."""
+    """Warnings; raises `PatchError` where the site is not there or an expression cannot work.
+
+    A site that no host has is a question that does not fit, like a place that no source has.
+    """
     entry = one.table["sites"].get(question.site)
     if entry is None:
         known = ", ".join(f"`{name}`" for name in sorted(one.table["sites"]))
-        raise SessionError(f"there is no site `{question.site}` on {one.name}",
-                           hints=(f"its sites: {known}",))  # fmt: skip
+        raise PatchError(
+            f"there is no site `{question.site}`",
+            state="not found",
+            hints=(f"the sites there: {known}",),
+            hosts=(one.name,),
+        )
     args = {
         "root": one.left["root"],
         "package": package,

@@ -17,6 +17,8 @@ from orchestrator.session.hosts.contact import (
     find_new_machines,
     is_abroad,
     is_of_earlier_machine,
+    tell_files,
+    tell_server,
 )
 from orchestrator.session.hosts.fleet import Fleet, Progress
 from orchestrator.session.hosts.heartbeat import Heartbeat
@@ -262,7 +264,7 @@ def _list_owners(contacts: Sequence[Contact]) -> set[str]:
 
 def _member(rank: int, part: Part) -> Member:
     """What the session had come to there, from what the host says of it."""
-    server = part.left["server"]
+    server = tell_server(part.left)
     return Member(
         replace(part.contact.host, name=part.left["host"]),
         rank,
@@ -301,7 +303,7 @@ def _busy(part: Part) -> Outcome:
         f"session `{left['session']}` of {left['holder']} is at work; end it there, or take it"
         " with --take"
     )
-    return Outcome(part.name, "revert", False, _state_of(left), left["server"], message)
+    return Outcome(part.name, "revert", False, tell_files(left), tell_server(left), message)
 
 
 def _state_of(left: Left) -> str:
@@ -374,7 +376,7 @@ def keep_sessions(contacts: Sequence[Contact], wanted: Wanted) -> list[Outcome]:
         left = part.left
         if left["controller"] == "alive":
             return replace(_busy(part), stage="keep")
-        state, server = _state_of(left), str(left["server"])
+        state, server = tell_files(left), tell_server(left)
         if (state, server) != ("patched", "debug life"):
             said = f"only a whole debug life can be kept: {left['state']}, server {server}"
             return Outcome(part.name, "keep", False, state, server, said)

@@ -53,7 +53,7 @@ def raises(error: BaseException) -> Callable[[], object]:
 def with_own_code() -> SessionError:
     """A session's error that knows the final state."""
     error = SessionError("x")
-    error.exit_code = ExitCode.NOT_RESTORED  # type: ignore[attr-defined]
+    error.exit_code = ExitCode.NOT_RESTORED
     return error
 
 

@@ -11,15 +11,29 @@ from typing import Any, cast
 import pytest
 
 from orchestrator.agent.client import AgentClient, Reply
+from orchestrator.cli.render import find_exit_code
+from orchestrator.diagnostics import render
 from orchestrator.errors import HostError
+from orchestrator.model.inventory import Host
 from orchestrator.model.record import Record
 from orchestrator.onhost.agent.ops_host import OPS
-from orchestrator.session.asking import Asked, Posed, Question, put_question, read_table
+from orchestrator.session.asking import (
+    Asked,
+    Posed,
+    Question,
+    open_asked,
+    put_question,
+    read_table,
+    tell_states,
+)
+from orchestrator.session.hosts.contact import Contact
+from orchestrator.session.undo import is_of
 from tests.session.command import Result, call, told
 from tests.session.world import Project, World
 
 Command = Callable[..., Result]
 SITE = "eagle3-draft-input.1"
+PATCHED = "hosts:\n  demo-0: files are still patched, the patched server still runs\n"
 WIDTH = "hidden_states.shape[-1]"
 
 
@@ -53,12 +67,13 @@ def test_ask(applied: Path, sgldbg: Command) -> None:
     assert wrong.code == 4
     assert wrong.err == (
         "error: `hidden_state` is not bound in `LlamaModel.forward`, nor in its module\n"
-        "hint: did you mean `hidden_states`?\n"
+        "hint: did you mean `hidden_states`?\n" + PATCHED
     )
     unknown = sgldbg("ask", applied, "--site", "x.1", "--capture", "embeds")
     assert (unknown.code, unknown.err) == (
-        6,
-        f"error: there is no site `x.1` on demo-0\nhint: its sites: `{SITE}`\n",
+        4,
+        f"error: there is no site `x.1`\n ::: on demo-0\nhint: the sites there: `{SITE}`\n"
+        + PATCHED,
     )
     for limit in ("1", "2"):
         asked = sgldbg(
@@ -81,7 +96,65 @@ def test_nothing_is_applied(small: Project, sgldbg: Command) -> None:
     asked = sgldbg("ask", small.write(), "--site", SITE, "--capture", "embeds")
     assert (asked.code, asked.err) == (
         6,
-        "error: nothing of this session is applied\nhint: apply it first: `sgldbg apply`\n",
+        "error: nothing of this session is applied\nhint: apply it first: `sgldbg apply SESSION`\n"
+        "hosts:\n  demo-0: nothing was written, server was not touched\n",
+    )
+
+
+SINCE = {"holder": "ann@desk", "host": "", "elsewhere": None, "taken_from": None}
+PARTS = {"server": "debug life", "state": "patched", "files": [{"path": "/f", "state": "patched"}]}
+DRIFT = {"server": "restored, and gone since", "files": [{"path": "/f", "state": "drift"}]}
+
+
+def make_left(host: str, **changes: Any) -> dict[str, Any]:
+    """What a host tells of an applied session."""
+    return (
+        {"session": "1-1-s-00000000", "controller": "detached"}
+        | SINCE
+        | PARTS
+        | {"host": host}
+        | changes
+    )
+
+
+def contact(host: str, *sessions: dict[str, Any]) -> Contact:
+    """A host that answered."""
+    return Contact(Host(host), cast("AgentClient", object()), None, sessions)
+
+
+def test_who_is_asked_by_somebody_else_is_refused() -> None:
+    """Exit code 5, with the state that every host is in: it is the one before, not the original."""
+    gone = Contact(Host("c"), None, HostError("it is off", host="c", code="unreachable"))
+    contacts = [contact("a", make_left("a", controller="alive")), contact("b"), gone]
+    contacts += [contact("d", make_left("d", **DRIFT)), contact("e", make_left("e"))]
+    with pytest.raises(HostError) as caught:
+        open_asked(contacts, is_of("s"))
+    caught.value.outcomes = tell_states(contacts, is_of("s"), {"e"})
+    assert find_exit_code(caught.value) == 5
+    assert render(caught.value) == (
+        "error: session `1-1-s-00000000` is driven by ann@desk right now\n"
+        " --> host a\n"
+        "hint: ask when it has detached\n"
+        "hosts:\n"
+        "  a: files are still patched, the patched server still runs\n"
+        "  b: nothing was written, server was not touched\n"
+        "  c, e: state of the files is unknown, state of the server is unknown\n"
+        "  d: files were changed by somebody else, server is not back"
+    )
+
+
+def test_several_sessions_are_refused() -> None:
+    """None of them is taken at a guess."""
+    two = [make_left("a"), make_left("a", session="2-2-s-00000000")]
+    with pytest.raises(HostError) as caught:
+        open_asked([contact("a", *two)], is_of("s"))
+    assert find_exit_code(caught.value) == 5
+    assert render(caught.value) == (
+        "error: several sessions are applied: 1-1-s-00000000, 2-2-s-00000000\n"
+        " --> host a\n"
+        "hint: end them, and apply it anew: `sgldbg revert SESSION`\n"
+        "hosts:\n"
+        "  a: state of the files is unknown, state of the server is unknown"
     )
 
 

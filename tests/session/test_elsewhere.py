@@ -178,7 +178,7 @@ def test_only_a_whole_debug_life_is_kept() -> None:
         ),
         (
             False,
-            "staged",
+            "reverted",
             "debug life",
             "only a whole debug life can be kept: reverted, server debug life",
         ),

@@ -146,6 +146,25 @@ def find_new_machines(contacts: Sequence[Contact]) -> set[str]:
     return {c.host.name for c in contacts for s in c.sessions if is_of_earlier_machine(c, s)}
 
 
+def tell_files(left: Mapping[str, Any]) -> str:
+    """The word of `Outcome` for the files of a session that a host tells of: the worst of them."""
+    states = [file["state"] for file in left["files"]]
+    if any(state.startswith("unknown") for state in states):
+        return "unknown"
+    if any(state == "drift" or state.startswith("changed") for state in states):
+        return "drifted"
+    if "patched" in states:
+        return "patched"
+    if left["state"].startswith("reverted"):
+        return "reverted"
+    return "staged" if states else "untouched"
+
+
+def tell_server(left: Mapping[str, Any]) -> str:
+    """The word of `Outcome` for its server."""
+    return "not back" if left["server"] == "restored, and gone since" else str(left["server"])
+
+
 def join_errors(errors: Sequence[HostError], what: str, state: str) -> OrchestratorError | None:
     """One error of all of these, `what` with their hosts, which are in this state; or `None`."""
     if not errors:
