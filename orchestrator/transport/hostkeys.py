@@ -20,7 +20,10 @@ from orchestrator.transport.revoked import MAX_SIZE_BYTES, find_revoked
 from orchestrator.userfile import read_user_file, reason_of
 
 _MARKERS = ("@revoked", "@cert-authority")
-_SHOW_COMMAND = "for k in /etc/ssh/ssh_host_*_key.pub; do ssh-keygen -lf $k; done"
+_COMPARE = (
+    "on the host itself, this shows its keys to compare with:"
+    " for k in /etc/ssh/ssh_host_*_key.pub; do ssh-keygen -lf $k; done"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,18 +103,23 @@ def parse_line(text: str, name: str, path: str, number: int) -> KnownKey | str |
 def judge(config: SshConfig, known: KnownHost, key_type: str, blob: bytes) -> None:
     """Return if the host may be talked to; otherwise raise `HostError` that says what to do.
 
+    The host was asked first for the types that are known of it: one of another type means that it
+    has none of these any more.
     With `accept-new` an unknown key is added to the first of the user's files.
     """
     place = find_revoked(config, blob)
     if place is not None:
-        raise _changed(config, known, key_type, blob, f"is revoked by {place}")
+        raise _revoked(config, known, key_type, blob, place)
     for key in known.keys:
         if key.marker == "@revoked" and key.blob == blob:
-            raise _changed(config, known, key_type, blob, f"is revoked by {key.place}")
+            raise _revoked(config, known, key_type, blob, key.place)
     if any(key.blob == blob for key in known.keys if not key.marker):
         return
-    if known.trusted():
-        raise _changed(config, known, key_type, blob, "has changed")
+    trusted = known.trusted()
+    if any(key.key_type == key_type for key in trusted):
+        raise _changed(config, known, key_type, blob)
+    if trusted:  # also with `accept-new`: the host is not new, and this may be somebody else
+        raise _of_another_type(config, known, key_type, blob)
     if config.accept_new and config.known_hosts:
         add_key(config, key_type, blob)
         return
@@ -187,28 +195,64 @@ def _hash_name(name: str) -> str:
 
 
 def _unknown(config: SshConfig, known: KnownHost, key_type: str, blob: bytes) -> HostError:
-    key = base64.b64encode(blob).decode("ascii")
-    target = config.known_hosts[0] if config.known_hosts else "~/.ssh/known_hosts"
     return HostError(
         f"the host key of `{config.key_name}` is not known: {key_type} {fingerprint(blob)}",
         host=config.host,
         code="host-key-unknown",
         notes=[_looked_in(config), *known.notes],
+        hints=(_COMPARE, _how_to_add(config, key_type, blob)),
+        data={"key_type": key_type, "fingerprint": fingerprint(blob)},
+    )
+
+
+def _how_to_add(config: SshConfig, key_type: str, blob: bytes) -> str:
+    key = base64.b64encode(blob).decode("ascii")
+    target = config.known_hosts[0] if config.known_hosts else "~/.ssh/known_hosts"
+    return f"this adds the key: echo '{config.key_name} {key_type} {key}' >> {target}"
+
+
+def _of_another_type(config: SshConfig, known: KnownHost, key_type: str, blob: bytes) -> HostError:
+    types = " and ".join(dict.fromkeys(key.key_type for key in known.trusted()))
+    return HostError(
+        f"the host key of `{config.key_name}` is known by {types} only, and {key_type} is offered:"
+        f" {fingerprint(blob)}",
+        host=config.host,
+        code="host-key-unknown",
+        notes=[
+            *(f"known is {key}" for key in known.trusted()),
+            f"the host was asked for {types} first, and does not offer that",
+            *known.notes,
+        ],
+        hints=(_COMPARE, f"if it is the host's own, {_how_to_add(config, key_type, blob)}"),
+        data={"key_type": key_type, "fingerprint": fingerprint(blob)},
+    )
+
+
+def _revoked(
+    config: SshConfig, known: KnownHost, key_type: str, blob: bytes, place: str
+) -> HostError:
+    return HostError(
+        f"the host key of `{config.key_name}` is revoked by {place}",
+        host=config.host,
+        code="host-key-changed",
+        notes=[
+            f"the host shows {key_type} {fingerprint(blob)}",
+            "whoever revoked it holds that others have its private part, and can pass for the host",
+            *known.notes,
+        ],
         hints=(
-            f"on the host itself, this shows its keys to compare with: {_SHOW_COMMAND}",
-            f"this adds the key: echo '{config.key_name} {key_type} {key}' >> {target}",
+            "give the host a new key, `ssh-keygen -A` once the old one is removed there, and"
+            " make that one known",
         ),
         data={"key_type": key_type, "fingerprint": fingerprint(blob)},
     )
 
 
-def _changed(
-    config: SshConfig, known: KnownHost, key_type: str, blob: bytes, what: str
-) -> HostError:
+def _changed(config: SshConfig, known: KnownHost, key_type: str, blob: bytes) -> HostError:
     files = dict.fromkeys(key.path for key in known.trusted())
     removal = [f"ssh-keygen -R '{config.key_name}' -f {path}" for path in files]
     return HostError(
-        f"the host key of `{config.key_name}` {what}",
+        f"the host key of `{config.key_name}` has changed",
         host=config.host,
         code="host-key-changed",
         notes=[
@@ -218,7 +262,7 @@ def _changed(
             *known.notes,
         ],
         hints=(
-            f"on the host itself, this shows its keys to compare with: {_SHOW_COMMAND}",
+            _COMPARE,
             *(f"if the change is right, this forgets the old key: {line}" for line in removal),
         ),
         data={"key_type": key_type, "fingerprint": fingerprint(blob)},

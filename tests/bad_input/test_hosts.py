@@ -34,6 +34,21 @@ def test_host_key_changed(project: Project, sgldbg: Run) -> None:
     check(ran, "host-key-changed", 5)
 
 
+def test_host_key_of_another_type(project: Project, sgldbg: Run) -> None:
+    """A host that is known by another type of key than it has is not said to have changed."""
+    path = project.cluster.workdir / "keys" / "known_hosts"
+    (name_0, kind, _), second = (line.split() for line in path.read_text().splitlines())
+    other = {"ssh-ed25519": "ssh-rsa"}.get(kind, "ssh-ed25519")
+    mine = project.folder / "known_hosts"
+    mine.write_text(f"{name_0} {other} {second[2]}\n{' '.join(second)}\n")
+    project.replace("inventory.yaml", str(path), str(mine))
+    project.words |= {kind: "<its type>", other: "<other type>"}
+
+    ran = sgldbg(project, "plan", "session.yaml")
+
+    check(ran, "host-key-other-type", 5)
+
+
 def test_symlink_out_of_the_install(project: Project, sgldbg: Run) -> None:
     """A file that leads out of the install is not even read."""
     models = project.cluster.hosts[0].site / "sglang" / "srt" / "models"

@@ -165,6 +165,28 @@ def test_changed_key(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.parametrize("mode", ["yes", "accept-new"])
+def test_a_host_that_is_known_by_another_type(tmp_path: Path, mode: str) -> None:
+    """Said as that: nothing has changed, and the old line need not go; nor is the host new."""
+    known = tmp_path / "known_hosts"
+    known.write_text(f"10.0.0.1 ssh-rsa {OTHER_TEXT}\n")
+    given = config(known, stricthostkeychecking=mode)
+    assert refused(given) == (
+        "host-key-unknown\n"
+        "error: the host key of `10.0.0.1` is known by ssh-rsa only, and ssh-ed25519 is offered:"
+        f" {fingerprint(KEY)}\n"
+        " --> host gpu01\n"
+        f"note: known is ssh-rsa {fingerprint(OTHER)} ({known}:1)\n"
+        "note: the host was asked for ssh-rsa first, and does not offer that\n"
+        "hint: on the host itself, this shows its keys to compare with:"
+        " for k in /etc/ssh/ssh_host_*_key.pub; do ssh-keygen -lf $k; done\n"
+        "hint: if it is the host's own, this adds the key:"
+        f" echo '10.0.0.1 ssh-ed25519 {TEXT}' >> {known}"
+    )
+    known.write_text(f"10.0.0.1 ssh-rsa {OTHER_TEXT}\n10.0.0.1 ssh-ed25519 {OTHER_TEXT}\n")
+    assert refused(given).startswith("host-key-changed\n")
+
+
 def test_accept_new_never_accepts_a_changed_key(tmp_path: Path) -> None:
     """`accept-new` adds what is new and refuses what is other than before."""
     known = tmp_path / "deeper" / "known_hosts"
@@ -182,11 +204,15 @@ def test_revoked_key(tmp_path: Path) -> None:
     known = tmp_path / "known_hosts"
     known.write_text(f"@revoked * ssh-ed25519 {TEXT}\n10.0.0.1 ssh-ed25519 {TEXT}\n")
     given = config(known, stricthostkeychecking="accept-new")
-    text = refused(given)
-    assert text.startswith(
+    assert refused(given) == (
         "host-key-changed\n"
         f"error: the host key of `10.0.0.1` is revoked by {known}:1\n"
         " --> host gpu01\n"
+        f"note: the host shows ssh-ed25519 {fingerprint(KEY)}\n"
+        "note: whoever revoked it holds that others have its private part, and can pass for the"
+        " host\n"
+        "hint: give the host a new key, `ssh-keygen -A` once the old one is removed there, and"
+        " make that one known"
     )
 
 
