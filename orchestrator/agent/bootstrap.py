@@ -103,6 +103,11 @@ try:
 except Exception as why:
     text = getattr(why, "strerror", None)
     text = "cannot use `" + home + "`: " + text[:1].lower() + text[1:] if text else str(why)
+    disk = os.path.realpath(home)
+    if getattr(why, "errno", 0) in (28, 122):  # ENOSPC, EDQUOT
+        while not os.path.ismount(disk):
+            disk = os.path.dirname(disk)
+        text += " (file system `" + disk + "`)"
     say("failed " + text)
     if new != home:
         import shutil

@@ -69,6 +69,21 @@ def read_last_words(agent: AgentClient, life: Life) -> tuple[str, ...]:
     return read_stream(agent, life, "stderr") or read_stream(agent, life, "stdout")
 
 
+def tell_full(agent: AgentClient, life: Life) -> list[str]:
+    """A note for each file system without room for what this life prints: why it may have died."""
+    outputs = [life[name] for name in ("stdout", "stderr") if life.get(name)]
+    if not outputs:
+        return []
+    full = agent.call("life", {"pid": None, "outputs": outputs}).value["full"]
+    of_mount: dict[str, list[str]] = {}
+    for path, mount in full.items():
+        of_mount.setdefault(mount, []).append(f"`{path}`")
+    return [
+        f"the file system `{mount}` is full, with what it prints: {', '.join(paths)}"
+        for mount, paths in of_mount.items()
+    ]
+
+
 def read_stream(agent: AgentClient, life: Life, name: str) -> tuple[str, ...]:
     """The last lines of one stream of a life; none where it goes nowhere that can be read."""
     path, unit = life.get(name), life.get("unit")

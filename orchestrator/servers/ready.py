@@ -12,7 +12,7 @@ from orchestrator.agent.client import AgentClient
 from orchestrator.errors import HostError
 from orchestrator.model.inventory import Server
 from orchestrator.servers.adopt import find_port
-from orchestrator.servers.output import NewLines, read_last_words, with_outputs
+from orchestrator.servers.output import NewLines, read_last_words, tell_full, with_outputs
 from orchestrator.servers.ports import port_taken
 from orchestrator.servers.progress import find_progress
 from orchestrator.servers.workers import Workers, worker_died
@@ -154,6 +154,7 @@ class _Watch:
             f"server `{self.server.name}` was not ready after {seconds:.0f} s: {self.answer}",
             host=self.agent.host,
             code="not-ready",
+            notes=tell_full(self.agent, self.life),
             tail=read_last_words(self.agent, self.life),
             hints=[self._what_to_change()],
         )
@@ -213,5 +214,6 @@ def died(
         f"server `{server.name}` ended{when}{how}",
         host=agent.host,
         code="died",
+        notes=tell_full(agent, life),
         tail=read_last_words(agent, life),
     )

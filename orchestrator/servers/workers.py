@@ -8,7 +8,7 @@ from typing import Any
 from orchestrator.agent.client import AgentClient
 from orchestrator.errors import HostError
 from orchestrator.model.inventory import Server
-from orchestrator.servers.output import read_last_words
+from orchestrator.servers.output import read_last_words, tell_full
 
 Processes = Sequence[Mapping[str, Any]]
 Key = tuple[int, int]
@@ -72,6 +72,7 @@ def worker_died(
     notes = [f"the kernel says: {killed[pid]}" for pid in sorted(killed)]
     if running:
         notes.append(f"still there, waiting: {', '.join(running)}")
+    notes += tell_full(agent, life)
     when = "" if seconds is None else f", {seconds:.1f} s after its start"
     return HostError(
         f"server `{server.name}` ended in part{when}: {names} gone without a word, and the rest"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 
 import pytest
 
@@ -145,6 +146,27 @@ def test_no_request_before_the_user_s(agent, bench: Bench, port):
     child = bench.run("--port", str(port), "--real", "503", "--skip-server-warmup")
     report = wait_ready(agent, bench.server(port), bench.life(child), 0)
     assert report.how == f"http://127.0.0.1:{port}/health answered 200"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root: it mounts a small file system")
+@pytest.mark.parametrize("mode", ["die", "silent"])
+def test_a_server_that_has_no_room_for_its_output(agent, bench: Bench, port, tmp_path, mode: str):
+    """It may die of that with no more than an exit status, or hang: the full disk is named."""
+    small = tmp_path / "small"
+    small.mkdir()
+    child = bench.run("--port", str(port), "--mode", mode)
+    life = _dead(bench, child) if mode == "die" else bench.life(child)
+    life |= {"stdout": str(small / "debug.stdout"), "stderr": str(small / "debug.stderr")}
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=16k", "none", small], check=True)
+    try:
+        error = failed(agent, bench.server(port, timeout_s=0.2), life, 0)
+    finally:
+        subprocess.run(["umount", small], check=True)
+    assert (error.code, error.tail) == ("died" if mode == "die" else "not-ready", ())
+    assert error.notes == (
+        f"the file system `{small}` is full, with what it prints: `{small}/debug.stdout`,"
+        f" `{small}/debug.stderr`",
+    )
 
 
 def test_another_rank_that_dies(agent, bench: Bench, port):

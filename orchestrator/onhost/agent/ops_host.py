@@ -22,6 +22,7 @@ from .proc.mains import find_mains
 from .server import ports, systemd
 from .server.process import is_alive, name_owner
 from .session.status import sessions
+from .space import find_full
 
 if TYPE_CHECKING:
     from .held.state import Context
@@ -117,6 +118,7 @@ def _life(context: Context, args: Args, raw: bytes) -> Result:
     value = {
         "alive": bool(tree),
         "exit": read_exit(pid) if pid is not None and not tree else None,
+        "full": {} if tree else find_full(args.get("outputs") or []),
         "owns_port": owned,
         "owner": name_owner(rivals[0].pid) if rivals else None,
         "ports": procfs.find_ports(pid) if pid is not None and tree else [],

@@ -166,14 +166,16 @@ def test_a_full_disk(place, mounted):
     refused = refusal_of(place, place.begin(), edits={LLAMA: b"#" * 8, LAYERS: b"#" * (free)})
     assert (refused.code, refused.message) == (
         "no-space",
-        f"cannot stage `{LAYERS}`: no space left on device",
+        f"cannot stage `{LAYERS}`: no space left on device (folder `{place.package_dir}/srt`,"
+        f" file system `{mounted}`)",
     )
     context = place.begin(session="s2")
     (mounted / "full").write_bytes(b"#" * free)
     refused = refusal_of(place, context)
     assert (refused.code, refused.message) == (
         "no-space",
-        "the install cannot be locked: no space left on device",
+        f"the install cannot be locked: no space left on device (folder `{place.package_dir}`,"
+        f" file system `{mounted}`)",
     )
 
 
@@ -187,9 +189,11 @@ def test_a_full_disk_and_a_session_that_cannot_begin(place, mounted):
     for name, left in [("s1", ["other"]), ("s2", None)]:
         with pytest.raises(Refusal) as refused:
             place.begin(session=name)
+        where = mounted / "state" / "sessions" / name / HOST
         assert (refused.value.code, refused.value.message) == (
             "no-space",
-            "the session's directory could not be made: no space left on device",
+            f"the session's directory could not be made: no space left on device (folder `{where}`,"
+            f" file system `{mounted}`)",
         )
         folder = mounted / "state" / "sessions" / name
         assert ([path.name for path in folder.iterdir()] if folder.exists() else None) == left
@@ -235,7 +239,8 @@ def test_a_full_disk_and_the_lock(place, mounted):
             op(context, name, **args)
         assert (refused.value.code, refused.value.message) == (
             "no-space",
-            "the lock beside the install cannot be written: no space left on device",
+            "the lock beside the install cannot be written: no space left on device (folder"
+            f" `{place.package_dir}`, file system `{mounted}`)",
         )
     assert (context.session.facts.stopping, context.session.facts.started) == (None, None)
     assert (place.package_dir / ".sgldbg-lock").read_bytes() == before

@@ -16,6 +16,7 @@ from typing import Dict, Iterator, NamedTuple, Optional, Set
 from ..held.facts import PlannedFile, beside
 from ..held.journal import sync_dir
 from ..refusal import Refusal
+from ..space import naming, tell_place
 
 _CODES = {
     errno.ENOSPC: "no-space",
@@ -50,7 +51,8 @@ def refusing(what: str) -> Iterator[None]:
         if code is None:
             raise
         path = error.filename if isinstance(error.filename, str) else ""
-        message = "%s: %s" % (what, _begin_small(error.strerror or str(error)))
+        reason = _begin_small(error.strerror or str(error)) + tell_place(error)
+        message = "%s: %s" % (what, reason)
         raise Refusal(code, message, path=path) from error
 
 
@@ -59,7 +61,7 @@ def explain(error: Exception) -> str:
     if not isinstance(error, OSError) or error.strerror is None:
         return str(error)
     name = error.filename if isinstance(error.filename, str) else ""
-    return _begin_small(error.strerror) + (": `%s`" % name if name else "")
+    return _begin_small(error.strerror) + (tell_place(error) or (": `%s`" % name if name else ""))
 
 
 def _begin_small(text: str) -> str:
@@ -168,7 +170,7 @@ def _flags(path: str) -> int:
 def write_new(planned: PlannedFile, data: bytes) -> None:
     """Put the planned bytes beside the target, durable, with the original's mode and owner."""
     fd = os.open(planned.new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    with open(fd, "wb") as file:
+    with naming(planned.new), open(fd, "wb") as file:
         file.write(data)
         file.flush()
         _give_attributes(planned, fd)
@@ -243,7 +245,7 @@ def keep(planned: PlannedFile) -> str:
 
 def _keep_copy(planned: PlannedFile) -> None:
     fd = os.open(planned.orig, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    with open(planned.path, "rb") as source, open(fd, "wb") as target:
+    with open(planned.path, "rb") as source, open(fd, "wb") as target, naming(planned.orig):
         shutil.copyfileobj(source, target)
         target.flush()
         seen = os.fstat(fd)

@@ -11,6 +11,7 @@ from typing import Iterator, List
 from ..held.facts import PlannedFile
 from ..held.state import SessionState
 from ..refusal import Refusal
+from ..space import naming
 from .files import Look
 
 
@@ -44,7 +45,7 @@ def _copy(path: str, folder: str) -> str:
             fd = os.open(target, flags, 0o600)
         except FileExistsError:
             continue
-        with open(path, "rb") as source, open(fd, "wb") as kept:
+        with open(path, "rb") as source, open(fd, "wb") as kept, naming(target):
             shutil.copyfileobj(source, kept)
             kept.flush()
             shutil.copystat(path, target)

@@ -12,6 +12,7 @@ from typing import Any, Optional
 
 from ..held.lease import Process, is_alive
 from ..refusal import Refusal
+from ..space import naming
 
 TABLE = "table.json"
 
@@ -49,19 +50,24 @@ def write_table(path: str, table: Any) -> None:
     """
     fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
-        owner = os.fstat(fd)
-        draft = ".table.%d.draft" % os.getpid()
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(draft, dir_fd=fd)
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-        with open(os.open(draft, flags, 0o600, dir_fd=fd), "wb") as file:
-            file.write(json.dumps(table).encode("ascii"))
-            file.flush()
-            if owner.st_uid != os.geteuid():
-                os.fchown(file.fileno(), owner.st_uid, owner.st_gid)
-        os.rename(draft, TABLE, src_dir_fd=fd, dst_dir_fd=fd)
+        with naming(os.path.join(path, TABLE)):
+            _write_table(fd, table)
     finally:
         os.close(fd)
+
+
+def _write_table(fd: int, table: Any) -> None:
+    owner = os.fstat(fd)
+    draft = ".table.%d.draft" % os.getpid()
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(draft, dir_fd=fd)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    with open(os.open(draft, flags, 0o600, dir_fd=fd), "wb") as file:
+        file.write(json.dumps(table).encode("ascii"))
+        file.flush()
+        if owner.st_uid != os.geteuid():
+            os.fchown(file.fileno(), owner.st_uid, owner.st_gid)
+    os.rename(draft, TABLE, src_dir_fd=fd, dst_dir_fd=fd)
 
 
 def require_visible(path: str, server: Process) -> None:

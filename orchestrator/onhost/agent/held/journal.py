@@ -8,6 +8,8 @@ import time
 import zlib
 from typing import Any, Callable, Dict, List, Optional
 
+from ..space import naming
+
 Record = Dict[str, Any]
 
 # Every journaled step, in the order of a whole session. A kill test walks this list, so a step
@@ -104,7 +106,8 @@ class Journal:
         record = dict(record, n=number, at=round(time.time(), 3))
         size = os.fstat(self._fd).st_size
         try:
-            self._write(self._gap(size) + seal(record))
+            with naming(self.path):
+                self._write(self._gap(size) + seal(record))
         except OSError:
             os.ftruncate(self._fd, size)
             raise

@@ -12,6 +12,7 @@ from typing import Any, Callable, Dict, Iterator, NamedTuple, Optional
 
 from ..proc import procfs
 from ..refusal import Refusal
+from ..space import naming
 from . import journal, untrusted
 from .untrusted import fields, is_seconds, is_text, is_whole, maybe
 
@@ -179,7 +180,8 @@ def write(directory: str, lease: Lease) -> None:
     path = os.path.join(directory, NAME)
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
-        os.pwrite(fd, data.ljust(SIZE_BYTES - 1) + b"\n", 0)
+        with naming(path):
+            os.pwrite(fd, data.ljust(SIZE_BYTES - 1) + b"\n", 0)
     finally:
         os.close(fd)
 

@@ -9,6 +9,7 @@ import json
 import os
 from typing import List, NamedTuple, Optional
 
+from ..space import naming
 from . import untrusted
 from .dirs import LOCK_NAME
 from .holder import Holder, parse_holder
@@ -58,7 +59,7 @@ def _link(draft: str, path: str, holder: Holder) -> None:
 
 def _write(path: str, holder: Holder) -> None:
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
-    with open(fd, "wb") as file:
+    with naming(path), open(fd, "wb") as file:
         os.fchmod(fd, 0o644)  # every user must be able to read who it is
         file.write(json.dumps(holder, sort_keys=True).encode("ascii") + b"\n")
         file.flush()

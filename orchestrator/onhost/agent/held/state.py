@@ -9,6 +9,7 @@ import threading
 from typing import Any, Callable, Dict, Iterable, Iterator, Optional
 
 from ..refusal import Refusal
+from ..space import naming
 from . import journal, lease
 from .facts import Facts
 from .holder import NAME, Holder
@@ -248,7 +249,7 @@ def write_private(path: str, value: Any) -> None:
     with contextlib.suppress(FileNotFoundError):
         os.unlink(draft)
     fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    with open(fd, "wb") as file:
+    with naming(draft), open(fd, "wb") as file:
         file.write(json.dumps(value).encode("ascii"))
         file.flush()
         os.fsync(fd)
