@@ -103,17 +103,17 @@ def require_restorable(found: Public, host: str, server: Server) -> None:
     )
 
 
-def require_whole(found: Public, host: str, server: Server) -> None:
+def require_whole(found: Public, host: str, server: Server, nodes: int) -> None:
     """Raises `HostError` `server-in-part` where the server has more, or fewer, hosts than named.
 
     Those that are not named would end with this one, and nobody would start them again.
     """
-    nodes = _nodes(found)
-    if nodes is None or nodes == len(server.hosts):
+    told = _nodes(found)
+    if told is None or told == nodes:
         return
-    hosts = f"{len(server.hosts)} host{'s' if len(server.hosts) != 1 else ''}"
+    hosts = f"{nodes} host{'s' if nodes != 1 else ''}"
     raise HostError(
-        f"server `{server.name}` runs with `--nnodes {nodes}`, and the inventory gives it {hosts}",
+        f"server `{server.name}` runs with `--nnodes {told}`, and the inventory gives it {hosts}",
         host=host,
         code="server-in-part",
         notes=[f"seen: {show(found)}"],

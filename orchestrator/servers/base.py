@@ -101,7 +101,7 @@ def find(
     """
     found = _find(agent, server, install, host, rank, nodes, meeting)
     if found.description is not None:
-        require_whole(found.description, host.name, server)
+        require_whole(found.description, host.name, server, nodes)
     return found
 
 

@@ -30,16 +30,16 @@ def test_local_and_ssh(sshd: Sshd) -> None:
 def test_a_local_host_gets_our_own_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     """A variable of a library's, as GNU readline sets `COLUMNS`, must not come into a server."""
     libc = ctypes.CDLL(None)
-    monkeypatch.setenv("SGLDBG_TEST_OURS", "1")
-    libc.setenv(b"SGLDBG_TEST_THEIRS", b"2", 1)
+    monkeypatch.setenv("SGLDBG_ROUTE_OURS", "1")
+    libc.setenv(b"SGLDBG_ROUTE_THEIRS", b"2", 1)
     try:
         channel = open_transport().open(
-            Host("here", transport="local"), "env | grep SGLDBG_TEST", 30.0
+            Host("here", transport="local"), "env | grep SGLDBG_ROUTE", 30.0
         )
-        assert channel.read() == b"SGLDBG_TEST_OURS=1\n"
+        assert channel.read() == b"SGLDBG_ROUTE_OURS=1\n"
         channel.close()
     finally:
-        libc.unsetenv(b"SGLDBG_TEST_THEIRS")
+        libc.unsetenv(b"SGLDBG_ROUTE_THEIRS")
 
 
 def test_a_way_into_a_container(sshd: Sshd, tmp_path: Path) -> None:
