@@ -32,6 +32,7 @@ from orchestrator.session.engine import Engine
 from orchestrator.session.hosts.fleet import Cancelled, Fleet, FleetFailure, Progress
 from orchestrator.session.hosts.heartbeat import Heartbeat
 from orchestrator.session.hosts.member import Member
+from orchestrator.session.hosts.pause import blame_pause
 from orchestrator.session.kept.ending import Ending
 from orchestrator.session.kept.rundir import RunDir, full_disk
 from orchestrator.session.signals import signals_end
@@ -124,6 +125,8 @@ class Run:
             self._close()
         if self.run_dir.problem:
             self.fleet.progress.note(f"warning: {self.run_dir.problem}")
+        if not interrupted:
+            cause = blame_pause(cause, self.fleet)
         return self._ending(cause, bug or next(iter(self.fleet.bugs), None), interrupted)
 
     def look(self) -> Plan:

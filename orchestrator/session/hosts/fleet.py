@@ -85,13 +85,17 @@ class Stop:
 
 
 class Fleet:
-    """The hosts of one session, driven together. `bugs` are failures that no host can cause."""
+    """The hosts of one session, driven together. `bugs` are failures that no host can cause.
+
+    `pause` says in words that this program stood still until a lease was over; else it is empty.
+    """
 
     def __init__(self, members: Sequence[Member], progress: Progress) -> None:
         self.members = tuple(members)
         self.progress = progress
         self.stop = Stop()
         self.bugs: list[Exception] = []
+        self.pause = ""
 
     def each(
         self,

@@ -10,6 +10,7 @@ from orchestrator.errors import HostError
 from orchestrator.session.hosts.beside import Beside
 from orchestrator.session.hosts.fleet import Fleet
 from orchestrator.session.hosts.member import Member
+from orchestrator.session.hosts.pause import Lookout, read_clock
 
 # A beat at least this often, however long the lease: silence is then noticed within two beats.
 _LONGEST_BEAT_S = 5.0
@@ -34,12 +35,21 @@ class Heartbeat(Beside):
         self._beat_s = min(lease_s / _BEATS_PER_LEASE, _LONGEST_BEAT_S)
         super().__init__(fleet, "beat", self._beat_s + 1.0)
         self._lease_s = lease_s
+        self._lookout = Lookout(fleet, lease_s)
         self._guarding: dict[str, threading.Thread] = {}
 
     def _run(self, member: Member) -> None:
         misses = 0
         given_up: AgentClient | None = None
-        while not self._over.wait(self._beat_s):
+        looked_s = renewed_s = read_clock()
+        while True:
+            held = member.begun
+            if self._over.wait(self._beat_s):
+                return
+            if not (held or member.begun):  # there was no lease to run out
+                looked_s = renewed_s = read_clock()
+                continue
+            looked_s = self._lookout.look(looked_s, renewed_s)
             agent = member.agent
             if not member.begun or agent is None or agent is given_up:
                 continue
@@ -47,11 +57,12 @@ class Heartbeat(Beside):
                 reply = agent.call("renew", {"lease_s": self._lease_s}, timeout_s=self._beat_s)
             except HostError as error:
                 misses += 1
+                looked_s = self._lookout.look(looked_s, renewed_s)
                 if misses > _MISSES_ALLOWED or error.code not in ("timeout", "lost"):
                     given_up, misses = agent, 0
                     self._give_up(member, agent, error)
             else:
-                misses = 0
+                misses, renewed_s = 0, read_clock()
                 member.silent_since_s = time.monotonic()
                 if reply.value.get("guard") == "dead":
                     self._replace_guard(member, agent)
