@@ -95,6 +95,7 @@ def check_refused_by_kept(refused: Result) -> None:
         "error: the install is in use by session `ID-eagle3-zero-acceptance` of USER@HOST since"
         " WHEN\n"
         "note: left so by `sgldbg keep`, kept without an end\n"
+        "note: files are still patched, the patched server still runs\n"
         "hint: if its owner does not need it any more, `sgldbg revert --all` ends it\n\n"
         "error: `look` failed on demo-[0-1]\n"
         "demo-[0-1]: nothing was written, server was not touched\n"

@@ -65,40 +65,108 @@ def test_a_host_that_is_lost_meanwhile() -> None:
 class BusyAgent:
     """A host with a session of which the interpreter cannot say whether it is on this install."""
 
-    def __init__(self, expired: bool) -> None:
-        self.expired = expired
+    def __init__(self, left: dict[str, Any]) -> None:
+        self.left = left
 
     def call(self, op: str, args: Any = None, **kwargs: Any) -> Reply:
         """One op."""
         if op == "status":
-            seen = {"session": "s", "holder": "ann@desk", "expired": self.expired}
-            return Reply({"sessions": [seen]})
+            over = {"session": "t", "over": True}
+            return Reply({"sessions": [over, self.left]})
         raise HostError("the interpreter does not answer", host="k0", code="interpreter")
 
 
+SEE = "see `sgldbg status`; `sgldbg revert --all` ends it"
+ALIVE = {"controller": "alive", "files": [], "state": "begun", "server": "stopped"}
+APPLIED = {
+    "controller": "detached",
+    "files": [{"path": "/f", "state": "patched"}],
+    "state": "patched",
+    "server": "debug life",
+}
+NOT_BACK = {
+    "controller": "gone",
+    "files": [{"path": "/f", "state": "original"}],
+    "state": "reverted",
+    "server": "restored, and gone since",
+}
+
+
+@pytest.mark.parametrize("code", ["server-not-found", "interpreter"])
 @pytest.mark.parametrize(
-    ("expired", "note", "hints"),
+    ("left", "note", "hint"),
     [
-        (False, "session `s` of ann@desk is at work on this host", ()),
         (
-            True,
-            "session `s` of ann@desk is not ended on this host, though its lease is over",
-            ("see `sgldbg status`; `sgldbg revert --all` ends it",),
+            ALIVE,
+            "is at work on this host",
+            "wait for it; `sgldbg revert --all --take` ends it all the same",
+        ),
+        (
+            APPLIED,
+            "is not ended on this host, left so by `sgldbg apply`: files are still patched, the"
+            " patched server still runs",
+            "if its owner does not need it any more, `sgldbg revert --all` ends it",
+        ),
+        (
+            NOT_BACK,
+            "is not ended on this host, its controller is gone: files are as they were, server is"
+            " not back",
+            SEE,
+        ),
+        (
+            NOT_BACK | {"expired": True},
+            "is not ended on this host, its lease is over: files are as they were, server is not"
+            " back",
+            SEE,
         ),
     ],
+    ids=["at work", "applied", "not back", "not back, later"],
 )
-def test_who_may_have_the_server(expired: bool, note: str, hints: tuple[str, ...]) -> None:
-    """A server that is not there may be down for a session, at work or left."""
-    agent: Any = BusyAgent(expired)
+def test_who_may_have_the_server(left: dict[str, Any], note: str, hint: str, code: str) -> None:
+    """A server that is not there may be down for a session, at work or left: then nothing is wrong
+    with the inventory, and what is left there is said.
+    """
+    seen = {"session": "s", "host": "k0", "holder": "ann@desk", "expired": False} | left
+    agent: Any = BusyAgent(seen)
     server = Server("k", "i", ("k0",), LaunchAdopt(), "http://127.0.0.1:30000")
-    error = HostError("no server", host="k0", code="server-not-found")
+    error = HostError("no server", host="k0", code=code, hints=("start it, or correct `url`",))
 
     blamed = blame_session(
         Member(Host("k0"), 0, agent=agent), server, Install("i", "python3"), 1, error
     )
 
     assert blamed is error
-    assert (error.notes, error.hints) == ((note,), hints)
+    own = ("start it, or correct `url`",) if code == "interpreter" else ()
+    assert (error.notes, error.hints) == ((f"session `s` of ann@desk {note}",), (*own, hint))
+
+
+def test_a_session_whose_server_is_not_back_is_not_ended() -> None:
+    """Only the session knows how it ran: it is refused, also when its lease is over."""
+    times = {"since": 0, "deadline_s": 9.0, "now_s": 5.0, "root": "/site"}
+    seen = {"session": "s", "host": "k0", "holder": "ann@desk", "expired": True} | NOT_BACK | times
+    member = Member(Host("k0"), 0)
+    member.install = {"root": "/site", "package_dir": "/site/sglang"}
+
+    class Seen:
+        def call(self, op: str, args: Any = None, **kwargs: Any) -> Reply:
+            assert op == "status"
+            return Reply({"sessions": [seen]})
+
+    member.agent = Seen()  # type: ignore[assignment]
+    assert end_leftovers(member) == "none"
+    who = "session `s` of ann@desk since 1970-01-01 00:00:00 UTC"
+    state = "files are as they were, server is not back"
+    for expired, said in (
+        (True, ("not-reverted", f"the install still holds {who}, whose lease is over",
+                (state, "/f: original"), (SEE,))),
+        (False, ("locked", f"the install is in use by {who}",
+                 ("its controller is gone, reverts by itself in 4 s", state), (SEE,))),
+    ):  # fmt: skip
+        seen["expired"] = expired
+        with pytest.raises(HostError) as caught:
+            _refuse_leftovers(member)
+        error = caught.value
+        assert (error.code, error.message, error.notes, error.hints) == said
 
 
 @pytest.mark.parametrize("lock", [LOCK, None], ids=["beside it", "in a shared home"])

@@ -6,15 +6,17 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from orchestrator.agent.ship import open_agent
+from orchestrator.diagnostics import outcome_text
 from orchestrator.errors import HostError
 from orchestrator.model.inventory import Install, LaunchAdopt, LaunchCommand, LaunchPair, Server
+from orchestrator.model.outcome import Outcome
 from orchestrator.model.patch import Patch
 from orchestrator.model.plan import Plan
 from orchestrator.model.session import Restart
 from orchestrator.planning.view import HostView
 from orchestrator.servers.base import Found, Life, debug_life, find, find_port, for_host
 from orchestrator.servers.ports import require_port
-from orchestrator.session.hosts.contact import show_time
+from orchestrator.session.hosts.contact import show_time, tell_files, tell_server
 from orchestrator.session.hosts.member import Member
 from orchestrator.session.steps.regain import tell_recovered
 from orchestrator.transport.base import Transport
@@ -177,11 +179,13 @@ def end_leftovers(member: Member) -> str:
     """Finish what dead controllers left on this host: their leases are over, nobody holds them.
 
     Before anything else is looked at, since a debug life that was left has the server's port. What
-    cannot be finished is refused later, where it is on the install that matters.
+    cannot be finished is refused later, where it is on the install that matters. So is a session
+    whose server is not back: how it ran would be forgotten with it, and that it does not run would
+    count as how it was.
     """
     ended = []
     for left in _sessions_here(member):
-        if not left["expired"]:
+        if not left["expired"] or tell_server(left) == "not back":
             continue
         args = {name: left[name] for name in ("session", "host", "lock") if name in left}
         try:
@@ -221,7 +225,7 @@ def blame_session(
     It is stopped, or a debug life with other arguments has its port; what the inventory says of
     the install tells whether the session is on this one.
     """
-    left = _sessions_here(member)
+    left = [session for session in _sessions_here(member) if not session.get("over")]
     if not left or error.code in ("lost", "timeout"):
         return error
     life = Life(argv=(install.python or "",))
@@ -235,16 +239,36 @@ def blame_session(
         if refused.code in ("locked", "not-reverted"):
             return refused
     error.notes = (*error.notes, *map(_say_whose, left))
-    if any(s["expired"] for s in left):
-        error.hints = (*error.hints, _SEE_STATUS)
+    ends = dict.fromkeys(_driven(session)[1] for session in left)
+    # Nothing is wrong with the inventory's entry of a server that a session has taken away.
+    error.hints = (*([] if error.code in _ABOUT_SERVER else error.hints), *ends)
     return error
 
 
 def _say_whose(left: Mapping[str, Any]) -> str:
     who = f"session `{left['session']}` of {left['holder']}"
+    if left["controller"] == "alive" and not left["expired"]:
+        return f"{who} is at work on this host"
+    return f"{who} is not ended on this host, {_driven(left)[0]}: {_what_is_left(left)}"
+
+
+def _what_is_left(left: Mapping[str, Any]) -> str:
+    return outcome_text(Outcome(left["host"], "look", False, tell_files(left), tell_server(left)))
+
+
+def _driven(left: Mapping[str, Any]) -> tuple[str, str]:
+    """By whom the session is driven now, and how it is ended."""
     if left["expired"]:
-        return f"{who} is not ended on this host, though its lease is over"
-    return f"{who} is at work on this host"
+        return "its lease is over", _SEE_STATUS
+    # What `revert --all` passes over, or takes from somebody who may still want it, is said.
+    return {
+        "alive": (
+            "it is at work",
+            "wait for it; `sgldbg revert --all --take` ends it all the same",
+        ),
+        "detached": ("left so by `sgldbg apply`", _ASK_FIRST),
+        "kept": ("left so by `sgldbg keep`", _ASK_FIRST),
+    }.get(left["controller"], ("its controller is gone", _SEE_STATUS))
 
 
 _SEE_STATUS = "see `sgldbg status`; `sgldbg revert --all` ends it"
@@ -270,26 +294,19 @@ def _in_use(host: str, left: Mapping[str, Any]) -> HostError:
             f"the install still holds {who}, whose lease is over",
             host=host,
             code="not-reverted",
-            notes=tuple(f"{f['path']}: {f['state']}" for f in left["files"]),
+            notes=(_what_is_left(left), *(f"{f['path']}: {f['state']}" for f in left["files"])),
             hints=(_SEE_STATUS,),
         )
     until = "kept without an end"
     if left["deadline_s"] is not None:
         until = f"reverts by itself in {max(0, round(left['deadline_s'] - left['now_s']))} s"
-    # What `revert --all` passes over, or takes from somebody who may still want it, is said.
-    driven, hint = {
-        "alive": (
-            "it is at work",
-            "wait for it; `sgldbg revert --all --take` ends it all the same",
-        ),
-        "detached": ("left so by `sgldbg apply`", _ASK_FIRST),
-        "kept": ("left so by `sgldbg keep`", _ASK_FIRST),
-    }.get(left["controller"], ("its controller is gone", "`sgldbg revert --all` ends it"))
+    driven, hint = _driven(left)
+    left_so = () if left["controller"] == "alive" else (_what_is_left(left),)
     return HostError(
         f"the install is in use by {who}",
         host=host,
         code="locked",
-        notes=(f"{driven}, {until}",),
+        notes=(f"{driven}, {until}", *left_so),
         hints=(hint,),
     )
 
