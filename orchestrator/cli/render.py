@@ -1,23 +1,30 @@
-"""What commands print of errors: exit codes, facts for `--json`, trace files."""
+"""What commands print of errors: exit codes, text, JSON, trace files."""
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 import traceback
+from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+import click
+
+from orchestrator.cli.given import complete, find_given
+from orchestrator.diagnostics import render
 from orchestrator.errors import (
     FileError,
+    FileErrors,
     FleetError,
     HostError,
     OrchestratorError,
     PatchError,
     RevertIncompleteError,
 )
-from orchestrator.model.outcome import ExitCode
+from orchestrator.model.outcome import ExitCode, Outcome
 
 
 def find_exit_code(error: OrchestratorError) -> int:
@@ -36,6 +43,46 @@ def find_exit_code(error: OrchestratorError) -> int:
     return ExitCode.SESSION
 
 
+def say(text: str) -> None:
+    """A line on stderr; its commands can be pasted."""
+    click.echo(complete(text), err=True)
+
+
+def say_error(error: OrchestratorError) -> str:
+    """The whole text of an error on stderr, which is returned as well."""
+    text = complete(render(error))
+    click.echo(text, err=True)
+    return text
+
+
+def show_json(value: object) -> None:
+    """The one JSON document of a command on stdout."""
+    find_given().shown = True
+    click.echo(json.dumps(value, indent=2, ensure_ascii=False))
+
+
+def show_failure(code: int, error: OrchestratorError | None, bug: Exception | None = None) -> None:
+    """With `--json`: why a command ended before it had anything else to show."""
+    given = find_given()
+    if given.as_json and not given.shown:
+        show_json(failure_facts(code, error, bug, error.outcomes if error is not None else ()))
+
+
+def failure_facts(
+    code: int, error: OrchestratorError | None, bug: Exception | None, outcomes: Sequence[Outcome]
+) -> dict[str, Any]:
+    """How a command ended, and in which state each host is."""
+    return {
+        "exit_code": int(code),
+        "error": None if error is None else error_facts(error),
+        "bug": None if bug is None else f"{type(bug).__name__}: {bug}",
+        "hosts": {
+            o.host: {"files": o.state, "server": o.server, "message": complete(o.message)}
+            for o in outcomes
+        },
+    }
+
+
 def error_facts(error: OrchestratorError) -> dict[str, Any]:
     """An error for `--json`: what the text says, as data."""
     span = error.span
@@ -49,19 +96,22 @@ def error_facts(error: OrchestratorError) -> dict[str, Any]:
             "end_column": span.end_column,
         }
     facts: dict[str, Any] = {
-        "message": error.message,
+        "message": complete(error.message),
         "place": place,
-        "notes": list(error.notes),
-        "hints": list(error.hints),
+        "notes": [complete(note) for note in error.notes],
+        "hints": [complete(hint) for hint in error.hints],
     }
+    if isinstance(error, FileErrors):
+        facts["problems"] = [error_facts(one) for one in error.problems]
     if isinstance(error, PatchError):
         facts |= {"state": error.state, "target": error.file, "hosts": list(error.hosts)}
+        facts["others"] = [error_facts(one) for one in error.others]
     if isinstance(error, HostError):
         facts |= {"host": error.host, "code": error.code, "tail": list(error.tail)}
     if isinstance(error, FleetError | RevertIncompleteError):
         facts["errors"] = [error_facts(one) for one in error.errors]
     if isinstance(error, RevertIncompleteError):
-        facts["left_to_do"] = list(error.remaining)
+        facts["left_to_do"] = [complete(text) for text in error.remaining]
     return facts
 
 
