@@ -40,6 +40,7 @@ from orchestrator.session.steps import lives, observe, stages
 from orchestrator.session.steps.links import note_compiled, note_links
 from orchestrator.session.steps.tail import Tail
 from orchestrator.session.steps.watch import Watch
+from orchestrator.spec.project import is_shipped
 from orchestrator.transport.base import Transport
 
 # In the grace a controller whose link broke may come back before the guard reverts.
@@ -218,6 +219,9 @@ class Run:
         with Engine(_PLAN_S * max(1, len(self.job.patches))) as engine:
             plan = self.plan(engine, writes=True)
         self.run_dir.write_plan(plan)
+        for patch in filter(is_shipped, self.job.patches):
+            note = f"patch `{patch.name}` is the one that comes with sgldbg, {patch.path}"
+            self.fleet.progress.note(f"note: {note}")
         for warning in plan.warnings:
             self.fleet.progress.note(f"warning: {warning}")
         for note in self.list_notes(plan):

@@ -10,7 +10,7 @@ from orchestrator.errors import FileError, FileErrors
 from orchestrator.spec.fields import Strict
 from orchestrator.spec.inventory import InventoryKeys, read_inventory
 from orchestrator.spec.patch import PatchKeys, read_patch
-from orchestrator.spec.problems import find_near
+from orchestrator.spec.problems import MARKS, find_near
 from orchestrator.spec.project import load_project
 from orchestrator.spec.reader import read_document
 from orchestrator.spec.session import SessionKeys
@@ -21,8 +21,7 @@ _MODELS: dict[str, type[Strict]] = {
     "session": SessionKeys,
 }
 KINDS = tuple(_MODELS)
-# The key that only files of this kind have at the top.
-_MARKS = {"patch": "patch", "session": "session", "hosts": "inventory"}
+_MARKS = {MARKS[model.noun]: kind for kind, model in _MODELS.items()}
 
 
 def find_kind(path: str | Path) -> str:

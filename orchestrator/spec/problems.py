@@ -16,6 +16,13 @@ from orchestrator.spec.reader import sort_problems
 
 M = TypeVar("M", bound=Strict)
 
+# The key that only files of this kind have at the top.
+MARKS = {"a patch": "patch", "a session": "session", "an inventory": "hosts"}
+_USES = {
+    "a patch": "name it in `patches` of a session, and run that",
+    "a session": "`sgldbg run` takes it",
+    "an inventory": "it is named with `--inventory`",
+}
 _WANTED = {
     "string_type": "text",
     "int_type": "a whole number",
@@ -54,8 +61,10 @@ def validate(
 ) -> M | None:
     """The file as `model`; `None`, with everything that is wrong added to `problems`.
 
-    A key without a value is a mistake, but for places that `may_be_empty`.
+    A key without a value is a mistake, but for places that `may_be_empty`. A file of another kind
+    is the one mistake that counts: it raises `FileErrors` at once.
     """
+    _require_kind(model, document)
     if not isinstance(document.value, dict):
         message = f"{model.noun} is a mapping of keys to values"
         problems.append(FileError(message, span=document.values[()]))
@@ -76,6 +85,17 @@ def validate(
         if place not in empty or error["type"] == "extra_forbidden":
             problems.append(_explain(model, document, error, place))
     return None
+
+
+def _require_kind(model: type[Strict], document: Document) -> None:
+    keys = document.value if isinstance(document.value, dict) else {}
+    if MARKS.get(model.noun, "") in keys:
+        return
+    for noun, mark in MARKS.items() if model.noun in MARKS else ():
+        if mark in keys:
+            message = f"this is {noun}, not {model.noun}"
+            span = document.key_span((mark,))
+            raise FileErrors([FileError(message, span=span, hints=[_USES[noun]])])
 
 
 def _empty(document: Document, place: Place) -> FileError:

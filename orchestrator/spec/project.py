@@ -98,11 +98,18 @@ def find_inventory(session_path: Path) -> Path:
 
 def list_patch_folders(inventory_dir: Path, patch_dirs: Sequence[str | Path]) -> list[Path]:
     """Where a patch is looked for by name, in this order; some may not exist."""
+    return [inventory_dir / "patches", *map(Path, patch_dirs), _find_library()]
+
+
+def is_shipped(patch: Patch) -> bool:
+    """Whether this is one of the library's, which is taken where no folder has one of its name."""
+    return make_absolute(Path(patch.path)).parent == _find_library()
+
+
+def _find_library() -> Path:
     package = Path(orchestrator.__file__).parent
     library = package / "library"
-    if not library.is_dir():
-        library = package.parent / "patches"  # run from a checkout
-    return [inventory_dir / "patches", *map(Path, patch_dirs), library]
+    return library if library.is_dir() else package.parent / "patches"  # run from a checkout
 
 
 def shorten(path: Path) -> Path:
@@ -140,7 +147,7 @@ def _patch(session: Session, number: int, folders: Sequence[Path]) -> Patch:
         return read_patch(path)
     for folder in folders:
         path = folder / f"{name}.yaml"
-        if path.exists():
+        if os.path.lexists(path):  # a link to nowhere is a mistake, and no reason to look further
             break
     else:
         known = [file.stem for folder in folders for file in sorted(folder.glob("*.yaml"))]

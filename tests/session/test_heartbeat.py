@@ -19,7 +19,6 @@ from orchestrator.session.hosts.heartbeat import Heartbeat
 from orchestrator.session.hosts.member import Member
 from tests.session.test_undo import Heard
 
-
 TEXT = Path(__file__).parents[1] / "bad_input" / "texts" / "stood-still.txt"
 
 
