@@ -10,6 +10,7 @@ import hmac
 import os
 import re
 import secrets
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -121,8 +122,13 @@ def judge(config: SshConfig, known: KnownHost, key_type: str, blob: bytes) -> No
     if trusted:  # also with `accept-new`: the host is not new, and this may be somebody else
         raise _of_another_type(config, known, key_type, blob)
     if config.accept_new and config.known_hosts:
-        add_key(config, key_type, blob)
-        return
+        try:
+            add_key(config, key_type, blob)
+            return
+        except OSError as error:
+            path = config.known_hosts[0]
+            note = f"the key could not be added to {path}: {reason_of(error)}"
+            known = replace(known, notes=(*known.notes, note))
     raise _unknown(config, known, key_type, blob)
 
 
@@ -199,7 +205,7 @@ def _unknown(config: SshConfig, known: KnownHost, key_type: str, blob: bytes) ->
         f"the host key of `{config.key_name}` is not known: {key_type} {fingerprint(blob)}",
         host=config.host,
         code="host-key-unknown",
-        notes=[_looked_in(config), *known.notes],
+        notes=[*_looked_in(config), *known.notes],
         hints=(_COMPARE, _how_to_add(config, key_type, blob)),
         data={"key_type": key_type, "fingerprint": fingerprint(blob)},
     )
@@ -207,8 +213,20 @@ def _unknown(config: SshConfig, known: KnownHost, key_type: str, blob: bytes) ->
 
 def _how_to_add(config: SshConfig, key_type: str, blob: bytes) -> str:
     key = base64.b64encode(blob).decode("ascii")
-    target = config.known_hosts[0] if config.known_hosts else "~/.ssh/known_hosts"
-    return f"this adds the key: echo '{config.key_name} {key_type} {key}' >> {target}"
+    line = f"echo '{config.key_name} {key_type} {key}' >>"
+    target = next(filter(_takes_lines, map(Path, config.known_hosts)), None)
+    if target is None:  # directories, /dev/null, or none at all
+        places = " or ".join(config.known_hosts)
+        first = f"make {places} a file, or name one" if places else "name a file"
+        return f"{first} with `UserKnownHostsFile`, then: {line} FILE"
+    folder = shlex.quote(str(target.parent))
+    first = "" if target.parent.is_dir() else f"mkdir -m 700 -p {folder} && "
+    return f"this adds the key: {first}{line} {shlex.quote(str(target))}"
+
+
+def _takes_lines(path: Path) -> bool:
+    """Whether it is a file, or could become one."""
+    return path.is_file() or not os.path.lexists(path)
 
 
 def _of_another_type(config: SshConfig, known: KnownHost, key_type: str, blob: bytes) -> HostError:
@@ -269,7 +287,12 @@ def _changed(config: SshConfig, known: KnownHost, key_type: str, blob: bytes) ->
     )
 
 
-def _looked_in(config: SshConfig) -> str:
+def _looked_in(config: SshConfig) -> list[str]:
+    """The files that could have had the key; of those that are not there the first counts, where
+    people keep theirs, and all of them where there is none.
+    """
     paths: Sequence[str] = (*config.known_hosts, *config.global_known_hosts)
     there = [path for path in paths if Path(path).exists()]
-    return f"looked in {', '.join(there)}" if there else f"there is no {' or '.join(paths)}"
+    absent = [path for path in paths if path not in there and (not there or path == paths[0])]
+    said = [f"there is no {' or '.join(absent)}"] if absent else []
+    return said + ([f"looked in {', '.join(there)}"] if there else [])

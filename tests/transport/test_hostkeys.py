@@ -7,6 +7,7 @@ import os
 import subprocess
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -28,6 +29,10 @@ KEY = b"\x00\x00\x00\x0bssh-ed25519\x00\x00\x00 " + b"k" * 32
 OTHER = b"\x00\x00\x00\x0bssh-ed25519\x00\x00\x00 " + b"o" * 32
 TEXT = base64.b64encode(KEY).decode()
 OTHER_TEXT = base64.b64encode(OTHER).decode()
+COMPARE = (
+    "hint: on the host itself, this shows its keys to compare with:"
+    " for k in /etc/ssh/ssh_host_*_key.pub; do ssh-keygen -lf $k; done"
+)
 
 
 def config(known: Path, port: int = 22, **options: str) -> SshConfig:
@@ -137,6 +142,66 @@ def test_unknown_key(tmp_path: Path) -> None:
         " for k in /etc/ssh/ssh_host_*_key.pub; do ssh-keygen -lf $k; done\n"
         f"hint: this adds the key: echo '[10.0.0.1]:2222 ssh-ed25519 {TEXT}' >> {known}"
     )
+
+
+@pytest.mark.parametrize(
+    ("files", "notes", "hint"),
+    [
+        (
+            "{0}/no folder/known",
+            ["there is no {0}/no folder/known", "looked in {0}/global"],
+            "this adds the key: mkdir -m 700 -p '{0}/no folder' && {1} '{0}/no folder/known'",
+        ),
+        (
+            "{0}/folder|{0}/second",
+            ["looked in {0}/folder, {0}/global", "{0}/folder cannot be read: is a directory"],
+            "this adds the key: {1} {0}/second",
+        ),
+        (
+            "{0}/folder|/dev/null",
+            [
+                "looked in {0}/folder, /dev/null, {0}/global",
+                "{0}/folder cannot be read: is a directory",
+            ],
+            "make {0}/folder or /dev/null a file, or name one with `UserKnownHostsFile`, then:"
+            " {1} FILE",
+        ),
+    ],
+    ids=["no folder", "a folder", "none that keeps a line"],
+)
+def test_where_a_key_can_be_added(tmp_path: Path, files: str, notes: list[str], hint: str) -> None:
+    """The line of the hint works as it stands, whatever is missing; what is missing is named."""
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "global").touch()
+    given = replace(
+        config(tmp_path),
+        known_hosts=tuple(files.format(tmp_path).split("|")),
+        global_known_hosts=(f"{tmp_path}/global",),
+    )
+    line = f"echo '10.0.0.1 ssh-ed25519 {TEXT}' >>"
+    said = refused(given).splitlines()
+    assert said[3:] == [
+        *(f"note: {note.format(tmp_path)}" for note in notes),
+        COMPARE,
+        f"hint: {hint.format(tmp_path, line)}",
+    ]
+    if "adds the key: " in hint:
+        added = subprocess.run(["sh", "-c", said[-1].partition("adds the key: ")[2]], check=False)
+        assert added.returncode == 0
+        judge(given, read_known_host(given), "ssh-ed25519", KEY)
+
+
+def test_accept_new_where_no_key_can_be_added(tmp_path: Path) -> None:
+    """Then it is as unknown as without, and the reason is told."""
+    said = refused(replace(config(tmp_path), accept_new=True))
+    assert said.splitlines()[3:] == [
+        f"note: looked in {tmp_path}",
+        f"note: {tmp_path} cannot be read: is a directory",
+        f"note: the key could not be added to {tmp_path}: is a directory",
+        COMPARE,
+        f"hint: make {tmp_path} a file, or name one with `UserKnownHostsFile`, then:"
+        f" echo '10.0.0.1 ssh-ed25519 {TEXT}' >> FILE",
+    ]
 
 
 def test_another_server_on_that_machine_says_nothing(tmp_path: Path) -> None:
