@@ -121,7 +121,20 @@ def _run(arguments: list[str]) -> int:
     # Not `group.main`: it has exit codes of its own, 1 among them, which here is an answer.
     try:
         with group.make_context("sgldbg", arguments) as context:
-            result = group.invoke(context)
+            return _invoke(context, arguments)
+    except click.exceptions.Exit as done:  # `--help` and `--version`
+        return done.exit_code
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except (click.Abort, KeyboardInterrupt):
+        return _tell_interrupted(arguments)
+
+
+def _invoke(context: click.Context, arguments: list[str]) -> int:
+    """Failures are told while the context stands, which knows what the command was given."""
+    try:
+        result = group.invoke(context)
     except click.exceptions.Exit as done:
         return done.exit_code
     except SystemExit as done:
@@ -145,25 +158,31 @@ def _run(arguments: list[str]) -> int:
 
 def _tell_interrupted(arguments: Sequence[str]) -> int:
     """130 says that all is as it was, which a revert that was cut short cannot know."""
-    if RESTORING.intersection(arguments[:1]):
-        click.echo("interrupted; `sgldbg status` shows what is left", err=True)
-        return NOT_RESTORED
-    click.echo("interrupted", err=True)
-    return INTERRUPTED
+    from orchestrator.cli.render import say, show_failure
+    from orchestrator.errors import SessionError
+
+    cut_short = bool(RESTORING.intersection(arguments[:1]))
+    text = "interrupted; `sgldbg status` shows what is left" if cut_short else "interrupted"
+    code = NOT_RESTORED if cut_short else INTERRUPTED
+    say(text)
+    show_failure(code, SessionError(text))
+    return code
 
 
 def _report(error: OrchestratorError) -> int:
-    from orchestrator.cli.render import find_exit_code
-    from orchestrator.diagnostics import render
+    from orchestrator.cli.render import find_exit_code, say_error, show_failure
 
-    click.echo(render(error), err=True)
-    return find_exit_code(error)
+    say_error(error)
+    code = find_exit_code(error)
+    show_failure(code, error)
+    return code
 
 
 def report_bug(error: Exception) -> int:
     """Keep the trace in a file and name it; a page of internals helps no user."""
-    from orchestrator.cli.render import keep_trace
+    from orchestrator.cli.render import keep_trace, show_failure
 
+    show_failure(OUR_BUG, None, error)
     said = f"{type(error).__name__}: {error}"
     try:
         path = keep_trace(error)

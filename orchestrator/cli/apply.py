@@ -9,7 +9,14 @@ import click
 from orchestrator.cli.interrupts import hold_signals, settle
 from orchestrator.cli.job import open_run, read_job
 from orchestrator.cli.live import LiveProgress
-from orchestrator.cli.options import json_option, lease_length, project_options
+from orchestrator.cli.options import (
+    UserPath,
+    json_option,
+    lease_length,
+    project_options,
+    session_argument,
+)
+from orchestrator.cli.render import say
 from orchestrator.cli.run import show_ending
 
 # As long as somebody who works by hand needs, and short enough that a forgotten one goes away.
@@ -17,12 +24,10 @@ _LEASE_S = 3600.0
 
 
 @click.command("apply")
-@click.argument("session_file", metavar="SESSION", type=click.Path(path_type=Path))
+@session_argument
 @project_options
 @click.option("--lease", type=lease_length, help="When every host reverts by itself; default 1h.")
-@click.option(
-    "--runs", type=click.Path(path_type=Path), default=Path("runs"), help="Where the plan is kept."
-)
+@click.option("--runs", type=UserPath(), default=Path("runs"), help="Where the plan is kept.")
 @json_option
 def command(
     session_file: Path,
@@ -46,9 +51,8 @@ def command(
         settle(int(ending.exit_code))
     show_ending(ending, as_json=as_json)
     if ending.applied:
-        click.echo(
-            f"every host reverts by itself in {lease_s:g} s; `sgldbg revert {session_file}` does"
-            f" it now, `sgldbg keep {session_file}` never",
-            err=True,
+        say(
+            f"every host reverts by itself in {lease_s:g} s; `sgldbg revert SESSION` does it now,"
+            " `sgldbg keep SESSION` never"
         )
     raise SystemExit(int(ending.exit_code))

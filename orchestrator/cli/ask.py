@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -10,8 +9,15 @@ from typing import Any
 
 import click
 
-from orchestrator.cli.options import duration, json_option, lease_length, project_options
-from orchestrator.diagnostics import make_visible, render
+from orchestrator.cli.options import (
+    duration,
+    json_option,
+    lease_length,
+    project_options,
+    session_argument,
+)
+from orchestrator.cli.render import say, say_error, show_json
+from orchestrator.diagnostics import make_visible
 from orchestrator.errors import HostError, OrchestratorError
 from orchestrator.logs.parse import label_of_title
 from orchestrator.model.inventory import Server
@@ -33,7 +39,7 @@ _LEASE_S = 3600.0
 
 
 @click.command("ask")
-@click.argument("session_file", metavar="SESSION", type=click.Path(path_type=Path))
+@session_argument
 @click.option("--site", required=True, help="The site, like `eagle3-draft-input.1`.")
 @click.option("--capture", multiple=True, required=True, metavar="EXPRESSION", help="What to show.")
 @click.option("--when", metavar="EXPRESSION", help="Only hits where this holds count.")
@@ -149,7 +155,7 @@ def _exercise(one: asking.Asked, server: Server, session: Session, package: str)
 
 def _show(records: Sequence[Record], *, as_json: bool) -> None:
     if as_json:
-        click.echo(json.dumps([asdict(r) for r in records], indent=2, ensure_ascii=False))
+        show_json([asdict(r) for r in records])
         return
     for record in records:
         worker = label_of_title(record.title) or f"pid {record.pid}"
@@ -169,9 +175,9 @@ def _end(
     lease_s: float,
 ) -> int:
     for error in failed:
-        click.echo(render(error), err=True)
+        say_error(error)
     if all(one.left["controller"] == "kept" for one in asked):
-        click.echo("no host reverts by itself; `sgldbg revert` puts everything back", err=True)
+        say("no host reverts by itself; `sgldbg revert SESSION` puts everything back")
     else:
         click.echo(f"every host reverts by itself in {lease_s:g} s", err=True)
     if failed:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,31 +9,32 @@ from typing import Any
 
 import click
 
-from orchestrator.cli.options import json_option, project_options
-from orchestrator.cli.render import error_facts
-from orchestrator.diagnostics import render
+from orchestrator.cli.options import UserPath, json_option, project_options
+from orchestrator.cli.render import error_facts, say_error, show_json
+from orchestrator.diagnostics import make_visible
 from orchestrator.errors import FileError, FileErrors
 from orchestrator.model.outcome import ExitCode
 from orchestrator.model.patch import Patch
 from orchestrator.spec.cases import read_cases
 from orchestrator.spec.kinds import find_kind, read_file
 from orchestrator.spec.patch import read_patch
-from orchestrator.spec.project import list_patch_folders
+from orchestrator.spec.project import list_patch_folders, load_project
 from orchestrator.spec.reader import sort_problems
 
 
 @dataclass
 class _Found:
-    """What the files turned out to be."""
+    """What the files turned out to be; `taken`: of each session, its patches and their files."""
 
     good: list[Path] = field(default_factory=list)
+    taken: dict[Path, dict[str, str]] = field(default_factory=dict)
     patches: list[Patch] = field(default_factory=list)
     problems: list[FileError] = field(default_factory=list)
     cases: int = 0
 
 
 @click.command("check")
-@click.argument("files", nargs=-1, type=click.Path(path_type=Path))
+@click.argument("files", nargs=-1, type=UserPath())
 @project_options
 @click.option(
     "--against",
@@ -63,8 +63,13 @@ def command(
     """
     if explain and not against:
         raise click.UsageError("--explain needs --against: a place fits or not in some source")
-    found = _read([_named(path, patches) for path in files or _find_files()], inventory, patches)
-    _run_cases(found)
+    try:
+        chosen = [_named(path, patches) for path in files or _find_files()]
+    except FileErrors as errors:
+        found = _Found(problems=list(errors.problems))
+    else:
+        found = _read(chosen, inventory, patches)
+        _run_cases(found)
     cells: list[Any] = []
     if against and not found.problems:
         cells = _survey(found.patches, against, search=explain or as_json)
@@ -100,10 +105,14 @@ def _read(files: Sequence[Path], inventory: Path | None, patches: Sequence[Path]
     found = _Found()
     for path in files:
         try:
-            if find_kind(path) == "patch":
-                found.patches.append(read_patch(path))
-            else:
-                read_file(path, inventory, patches)
+            match find_kind(path):
+                case "patch":
+                    found.patches.append(read_patch(path))
+                case "session":
+                    project = load_project(path, inventory, patches)
+                    found.taken[path] = {patch.name: patch.path for patch in project.patches}
+                case _:
+                    read_file(path)
         except FileErrors as errors:
             found.problems += errors.problems
         else:
@@ -151,7 +160,9 @@ def _survey(patches: Sequence[Patch], against: Sequence[str], *, search: bool) -
 
 def _show(found: _Found, cells: Sequence[Any], *, explain: bool) -> None:
     for path in found.good:
-        click.echo(f"ok {path}")
+        click.echo(make_visible(f"ok {path}"))
+        for name, file in found.taken.get(path, {}).items():
+            click.echo(make_visible(f"   patch {name}: {file}"))
     if found.cases:
         wrong = sum(1 for problem in found.problems if problem.message.startswith("case "))
         click.echo(f"{found.cases} cases, {wrong or 'none'} wrong")
@@ -163,7 +174,7 @@ def _show(found: _Found, cells: Sequence[Any], *, explain: bool) -> None:
         for line in matrix.reasons(cells):
             click.echo(line, err=True)
     if found.problems:
-        click.echo(render(FileErrors(found.problems)), err=True)
+        say_error(FileErrors(found.problems))
 
 
 def _show_json(found: _Found, cells: Sequence[Any]) -> None:
@@ -171,10 +182,12 @@ def _show_json(found: _Found, cells: Sequence[Any]) -> None:
         "ok": [str(path) for path in found.good],
         "problems": [error_facts(problem) for problem in found.problems],
     }
+    if found.taken:
+        facts["patches"] = {str(path): files for path, files in found.taken.items()}
     if found.cases:
         facts["cases"] = found.cases
     if cells:
         from orchestrator.cli import matrix
 
         facts["releases"] = matrix.facts(cells)
-    click.echo(json.dumps(facts, indent=2, ensure_ascii=False))
+    show_json(facts)

@@ -18,7 +18,7 @@ _SESSION = "SESSION"
 # Commands that find an inventory, and those that also look for patches.
 _TAKE_INVENTORY = frozenset({"hosts", "plan", "run", "apply", "ask", "keep", "status", "revert"})
 _TAKE_PATCHES = frozenset({"check", "plan", "run", "apply", "ask"})
-# Without words of its own any other command only mentions itself: `left so by `sgldbg apply``.
+# Any other command without words is only spoken of, as in "left so by `sgldbg apply`".
 _COMPLETE_ALONE = frozenset({"hosts", "status"})
 
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import click
 
-from orchestrator.cli.options import find_hosts, inventory_option, read_inventory_file
+from orchestrator.cli.given import complete
+from orchestrator.cli.options import find_hosts, inventory_option, json_option, read_inventory_file
+from orchestrator.cli.render import show_json
 from orchestrator.servers.survey import Sight, describe_origin, describe_orphans, describe_sight
 from orchestrator.session.hosts.contact import close_contacts, join_errors, open_contacts
 from orchestrator.session.overview import look_at_all
@@ -19,7 +20,7 @@ from orchestrator.transport.routes import open_transport
 @click.command("hosts")
 @click.argument("hosts", nargs=-1)
 @inventory_option
-@click.option("--json", "as_json", is_flag=True, help="Print JSON on stdout.")
+@json_option
 def command(hosts: tuple[str, ...], inventory: Path | None, as_json: bool) -> None:
     """Show what is found on HOSTS (hosts or groups; all of the inventory by default)."""
     book = read_inventory_file(inventory)
@@ -29,7 +30,7 @@ def command(hosts: tuple[str, ...], inventory: Path | None, as_json: bool) -> No
     finally:
         close_contacts(contacts)
     if as_json:
-        click.echo(json.dumps([row for row, _ in looked], indent=2, ensure_ascii=False))
+        show_json([row for row, _ in looked])
     else:
         for row, _ in looked:
             if "error" not in row:
@@ -55,7 +56,7 @@ def _show(row: dict[str, Any]) -> None:
     for line in describe_orphans(row["orphans"]):
         click.echo(f"  {line}")
     for session in row["unfinished"]:
-        click.echo(f"  unfinished session {session}, see `sgldbg status`")
+        click.echo(complete(f"  unfinished session {session}, see `sgldbg status`"))
 
 
 def _show_install(head: str, install: Mapping[str, Any], indent: str) -> None:

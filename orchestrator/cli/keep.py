@@ -6,7 +6,8 @@ from pathlib import Path
 
 import click
 
-from orchestrator.cli.options import inventory_option, json_option
+from orchestrator.cli.options import inventory_option, json_option, session_argument
+from orchestrator.cli.render import say
 from orchestrator.cli.revert import read_session_hosts, show_outcomes
 from orchestrator.model.outcome import ExitCode
 from orchestrator.session.hosts.contact import close_contacts, open_contacts
@@ -15,7 +16,7 @@ from orchestrator.transport.routes import open_transport
 
 
 @click.command("keep")
-@click.argument("session_file", metavar="SESSION", type=click.Path(path_type=Path))
+@session_argument
 @inventory_option
 @json_option
 def command(session_file: Path, inventory: Path | None, as_json: bool) -> None:
@@ -35,4 +36,4 @@ def command(session_file: Path, inventory: Path | None, as_json: bool) -> None:
         raise SystemExit(int(ExitCode.REFUSED))
     if not all(o.ok for o in outcomes):
         raise SystemExit(int(ExitCode.NOT_RESTORED))
-    click.echo("no host reverts by itself; `sgldbg revert` puts everything back", err=True)
+    say("no host reverts by itself; `sgldbg revert SESSION` puts everything back")

@@ -8,24 +8,52 @@ from typing import Any, TypeVar
 
 import click
 
+from orchestrator.cli.given import note_given
 from orchestrator.model.inventory import Host, Inventory
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+
+class UserPath(click.Path):
+    """The path that a user names; an empty one, as of an unset variable, is no path."""
+
+    def __init__(self, *, file_okay: bool = True) -> None:
+        super().__init__(path_type=Path, file_okay=file_okay)
+
+    def convert(self, value: Any, parameter: click.Parameter | None, context: Any) -> Any:
+        """The path; raises `BadParameter` where there is none."""
+        if value == "":
+            self.fail("the name is empty", parameter, context)
+        return super().convert(value, parameter, context)
+
+
 inventory_option = click.option(
     "--inventory",
-    type=click.Path(path_type=Path),
+    type=UserPath(),
     metavar="FILE",
+    callback=note_given,
     help="The inventory; default: inventory.yaml beside the session, above it, or here.",
 )
 patches_option = click.option(
     "--patches",
-    type=click.Path(path_type=Path, file_okay=False),
+    type=UserPath(file_okay=False),
     multiple=True,
     metavar="DIR",
+    callback=note_given,
     help="One more folder in which patches are looked for by name.",
 )
-json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON on stdout.")
+json_option = click.option(
+    "--json",
+    "as_json",
+    is_flag=True,
+    # Before what another option may find wrong with itself, so that this is told as JSON, too.
+    is_eager=True,
+    callback=note_given,
+    help="Print JSON on stdout.",
+)
+session_argument = click.argument(
+    "session_file", metavar="SESSION", type=UserPath(), callback=note_given
+)
 
 
 def project_options(function: F) -> F:

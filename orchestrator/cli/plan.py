@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Sequence
 from datetime import datetime
@@ -12,8 +11,9 @@ import click
 
 from orchestrator.cli.job import read_job
 from orchestrator.cli.live import LiveProgress
-from orchestrator.cli.options import project_options
-from orchestrator.diagnostics import fold_hosts
+from orchestrator.cli.options import json_option, project_options, session_argument
+from orchestrator.cli.render import say, show_json
+from orchestrator.diagnostics import fold_hosts, make_visible
 from orchestrator.model.plan import Plan
 from orchestrator.servers.base import shown
 from orchestrator.session.kept.rundir import RunDir, plan_facts
@@ -21,9 +21,9 @@ from orchestrator.session.run import Run, new_session_id
 
 
 @click.command("plan")
-@click.argument("session_file", metavar="SESSION", type=click.Path(path_type=Path))
+@session_argument
 @project_options
-@click.option("--json", "as_json", is_flag=True, help="Print the plan as JSON on stdout.")
+@json_option
 def command(
     session_file: Path, inventory: Path | None, patches: tuple[Path, ...], as_json: bool
 ) -> None:
@@ -42,11 +42,14 @@ def command(
     notes = run.list_notes(plan)
     if as_json:
         facts = plan_facts(plan) | {
+            "patches": {p.name: p.path for p in job.patches},
             "restart": {h: {"before": a, "after": b} for h, (a, b) in lives.items()},
             "notes": notes,
         }
-        click.echo(json.dumps(facts, indent=2, ensure_ascii=False))
+        show_json(facts)
         return
+    for patch in job.patches:
+        click.echo(make_visible(f"# patch {patch.name}: {patch.path}"))
     _show(plan, lives, notes)
 
 
@@ -68,7 +71,7 @@ def _show(
         click.echo(f"# {host}: its debug life")
         click.echo("\n".join(f"+ {line}" for line in after))
     for note in notes:
-        click.echo(f"note: {note}", err=True)
+        say(f"note: {note}")
     for warning in plan.warnings:
-        click.echo(f"warning: {warning}", err=True)
+        say(f"warning: {warning}")
     click.echo("nothing was written on any host", err=True)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 
 import click
 
+from orchestrator.cli.given import complete, note_given
 from orchestrator.cli.live import LiveProgress
-from orchestrator.cli.options import inventory_option, json_option, read_inventory_file
+from orchestrator.cli.options import UserPath, inventory_option, json_option, read_inventory_file
+from orchestrator.cli.render import say, show_json
 from orchestrator.diagnostics import fold_hosts
 from orchestrator.model.inventory import Host, Inventory
 from orchestrator.model.outcome import ExitCode, Outcome, is_as_before
@@ -26,7 +27,11 @@ from orchestrator.transport.routes import open_transport
 
 @click.command("revert")
 @click.argument(
-    "session_file", metavar="[SESSION]", required=False, type=click.Path(path_type=Path)
+    "session_file",
+    metavar="[SESSION]",
+    required=False,
+    type=UserPath(),
+    callback=note_given,
 )
 @click.option("--all", "everything", is_flag=True, help="Every unfinished session on every host.")
 @click.option("--force", is_flag=True, help="Put originals back over files changed meanwhile.")
@@ -81,7 +86,10 @@ def _refuse_answering(contacts: Sequence[Contact], gone: Sequence[str]) -> None:
     names = find_answering(contacts, gone)
     if names:
         raise click.UsageError(
-            f"--gone: {fold_hosts(names)} answered; `sgldbg revert --all` ends its sessions there"
+            complete(
+                f"--gone: {fold_hosts(names)} answered; `sgldbg revert --all` ends its sessions"
+                " there"
+            )
         )
 
 
@@ -100,11 +108,18 @@ def read_session_hosts(
 def show_outcomes(outcomes: Sequence[Outcome], *, as_json: bool) -> None:
     """Hosts with the same outcome on one line; failures on stderr."""
     if as_json:
-        rows = {
-            o.host: {"ok": o.ok, "files": o.state, "server": o.server, "message": o.message}
-            for o in outcomes
-        }
-        click.echo(json.dumps(rows, indent=2, ensure_ascii=False))
+        show_json(
+            {
+                o.host: {
+                    "ok": o.ok,
+                    "files": o.state,
+                    "server": o.server,
+                    "message": complete(o.message),
+                    "hints": [complete(hint) for hint in o.hints],
+                }
+                for o in outcomes
+            }
+        )
         return
     by_text: dict[tuple[bool, str], list[str]] = {}
     for o in outcomes:
@@ -112,9 +127,9 @@ def show_outcomes(outcomes: Sequence[Outcome], *, as_json: bool) -> None:
         text = o.message if o.message and o == _nothing(o) else _with_message(o)
         by_text.setdefault((o.ok, text), []).append(o.host)
     for (ok, text), hosts in by_text.items():
-        click.echo(f"{fold_hosts(hosts)}: {text}", err=not ok)
+        click.echo(complete(f"{fold_hosts(hosts)}: {text}"), err=not ok)
     for hint in dict.fromkeys(hint for o in outcomes for hint in o.hints):
-        click.echo(f"hint: {hint}", err=True)
+        say(f"hint: {hint}")
 
 
 def _nothing(outcome: Outcome) -> Outcome:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,27 +11,33 @@ from orchestrator.cli.app import report_bug
 from orchestrator.cli.interrupts import hold_signals, settle
 from orchestrator.cli.job import open_run, read_job
 from orchestrator.cli.live import LiveProgress
-from orchestrator.cli.options import lease_length, project_options
-from orchestrator.cli.render import error_facts
-from orchestrator.diagnostics import make_visible, render, render_outcomes
+from orchestrator.cli.options import (
+    UserPath,
+    json_option,
+    lease_length,
+    project_options,
+    session_argument,
+)
+from orchestrator.cli.render import failure_facts, say, say_error, show_json
+from orchestrator.diagnostics import make_visible, render_outcomes
 from orchestrator.report.table import verdict_json, verdict_lines
 from orchestrator.session.kept.ending import Ending
 
 
 @click.command("run")
-@click.argument("session_file", metavar="SESSION", type=click.Path(path_type=Path))
+@session_argument
 @project_options
 @click.option(
     "--lease", type=lease_length, help="Length of the lease instead of the session's own."
 )
 @click.option(
     "--runs",
-    type=click.Path(path_type=Path),
+    type=UserPath(),
     default=Path("runs"),
     show_default=True,
     help="Where the run's directory is made.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON on stdout.")
+@json_option
 def command(
     session_file: Path,
     inventory: Path | None,
@@ -59,13 +64,11 @@ def command(
 def show_ending(ending: Ending, *, as_json: bool) -> None:
     """The verdict on stdout; what failed, and every host's state, on stderr."""
     if as_json:
-        click.echo(json.dumps(ending_facts(ending), indent=2, ensure_ascii=False))
+        show_json(ending_facts(ending))
     elif ending.verdict is not None:
         for line in verdict_lines(ending.verdict):
             click.echo(make_visible(line))
-    said = render(ending.cause) if ending.cause is not None else ""
-    if said:
-        click.echo(said, err=True)
+    said = say_error(ending.cause) if ending.cause is not None else ""
     if ending.cause is None or not ending.cause.outcomes:
         plain = [replace(o, message="") for o in ending.outcomes]
         for line in render_outcomes(plain):
@@ -73,7 +76,7 @@ def show_ending(ending: Ending, *, as_json: bool) -> None:
     for outcome in ending.outcomes:
         for line in outcome.message.split("; ") if outcome.message else ():
             if line not in said:
-                click.echo(f"{outcome.host}: {line}", err=True)
+                say(f"{outcome.host}: {line}")
     if ending.run_dir is not None:
         click.echo(f"run directory: {ending.run_dir}", err=True)
     if ending.bug is not None:
@@ -82,17 +85,10 @@ def show_ending(ending: Ending, *, as_json: bool) -> None:
 
 def ending_facts(ending: Ending) -> dict[str, object]:
     """The same facts as JSON."""
-    cause = ending.cause
     return {
         "session": ending.session_id,
         "question": ending.question,
-        "exit_code": int(ending.exit_code),
         "verdict": verdict_json(ending.verdict) if ending.verdict else None,
-        "error": error_facts(cause) if cause is not None else None,
-        "bug": None if ending.bug is None else f"{type(ending.bug).__name__}: {ending.bug}",
-        "hosts": {
-            o.host: {"files": o.state, "server": o.server, "message": o.message}
-            for o in ending.outcomes
-        },
+        **failure_facts(ending.exit_code, ending.cause, ending.bug, ending.outcomes),
         "run_dir": str(ending.run_dir) if ending.run_dir else None,
     }

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import click
 
-from orchestrator.cli.options import find_hosts, inventory_option, read_inventory_file
-from orchestrator.diagnostics import fold_hosts, make_visible, render
+from orchestrator.cli.options import find_hosts, inventory_option, json_option, read_inventory_file
+from orchestrator.cli.render import say, say_error, show_json
+from orchestrator.diagnostics import fold_hosts, make_visible
 from orchestrator.model.outcome import ExitCode
 from orchestrator.session.hosts.contact import (
     Contact,
@@ -29,7 +29,7 @@ from orchestrator.transport.routes import open_transport
 @click.command("status")
 @click.argument("hosts", nargs=-1)
 @inventory_option
-@click.option("--json", "as_json", is_flag=True, help="Print JSON on stdout.")
+@json_option
 def command(hosts: tuple[str, ...], inventory: Path | None, as_json: bool) -> None:
     """Show the unfinished sessions of HOSTS (hosts or groups; all of the inventory by default).
 
@@ -40,7 +40,7 @@ def command(hosts: tuple[str, ...], inventory: Path | None, as_json: bool) -> No
     contacts = open_contacts(open_transport(), find_hosts(book, hosts), book)
     try:
         if as_json:
-            click.echo(json.dumps({c.host.name: _facts(c) for c in contacts}, indent=2))
+            show_json({c.host.name: _facts(c) for c in contacts})
         else:
             _show(contacts)
     finally:
@@ -70,13 +70,13 @@ def _show(contacts: list[Contact]) -> None:
                 click.echo(make_visible(f"{contact.host.name}: {line}"))
     error = unreached(contacts, "unknown")
     if error is not None:
-        click.echo(render(error), err=True)
+        say_error(error)
     for note in list_notes(contacts):
         click.echo(f"note: {note}", err=True)
     reached = {c.host.name for c in contacts if c.error is None} - find_new_machines(contacts)
     every = [session for contact in contacts for session in contact.sessions]
     for hint in hints(every, reached):
-        click.echo(f"hint: {hint}", err=True)
+        say(f"hint: {hint}")
 
 
 def hints(sessions: Sequence[Mapping[str, Any]], reached: Collection[str] = ()) -> list[str]:

@@ -183,7 +183,7 @@ def _refuse_patched(source: Source, wanted: Wanted) -> None:
         f"{what} already stands in `{source.file}`, line {line}",
         state="already there",
         span=wanted.anchor.span,
-        hints=("end the session that put it there: `sgldbg status`, then `sgldbg revert`",),
+        hints=("end the session that put it there: `sgldbg status`, then `sgldbg revert --all`",),
         file=source.file,
     )
 

@@ -208,7 +208,10 @@ def _runtimes(
             raise PatchError(
                 f"`{file}` already exists",
                 state="already there",
-                hints=("end the session that put it there: `sgldbg status`, `sgldbg revert`",),
+                hints=(
+                    "end the session that put it there: `sgldbg status`, then"
+                    " `sgldbg revert --all`",
+                ),
                 file=file,
                 hosts=standing,
             )

@@ -14,6 +14,8 @@ from tests.session.world import Project, World, wait_for
 
 Command = Callable[..., Result]
 NAME = "eagle3-zero-acceptance"
+# The session lies elsewhere, so that commands that do not name it must say where.
+INVENTORY = "--inventory TMP/project/inventory.yaml"
 
 
 @pytest.fixture
@@ -59,7 +61,8 @@ def test_apply_status_keep_revert(
     kept = sgldbg("keep", session)
     assert (kept.code, kept.err) == (
         0,
-        "no host reverts by itself; `sgldbg revert` puts everything back\n",
+        "no host reverts by itself; `sgldbg revert TMP/project/sessions/session.yaml` puts"
+        " everything back\n",
     )
     check_status_of_kept(sgldbg("status", *inventory), world)
     check_refused_by_kept(sgldbg("run", session, "--runs", tmp_path / "runs"))
@@ -82,7 +85,7 @@ def check_status_of_kept(status: Result, world: World) -> None:
             f"{host}:   HOSTS/{host}/site/sglang/srt/models/llama_eagle3.py: patched\n"
             for host in world.names
         ),
-        "hint: `sgldbg revert --all` ends what is left\n",
+        f"hint: `sgldbg revert --all {INVENTORY}` ends what is left\n",
     )
 
 
@@ -96,7 +99,8 @@ def check_refused_by_kept(refused: Result) -> None:
         " WHEN\n"
         "note: left so by `sgldbg keep`, kept without an end\n"
         "note: files are still patched, the patched server still runs\n"
-        "hint: if its owner does not need it any more, `sgldbg revert --all` ends it\n\n"
+        f"hint: if its owner does not need it any more, `sgldbg revert --all {INVENTORY}` ends"
+        " it\n\n"
         "error: `look` failed on demo-[0-1]\n"
         "demo-[0-1]: nothing was written, server was not touched\n"
         "run directory: TMP/runs/TIME-eagle3-zero-acceptance\n"
@@ -116,8 +120,8 @@ def test_nobody_comes(single: World, small: Project, sgldbg: Command, tmp_path: 
     )
     assert (status.code, status.err) == (
         0,
-        "hint: what a guard has reverted is as it was; `sgldbg revert --all` takes its report"
-        " away\n",
+        f"hint: what a guard has reverted is as it was; `sgldbg revert --all {INVENTORY}` takes"
+        " its report away\n",
     )
     assert status.out == (
         f"demo-0: session ID-{NAME} of USER@HOST since WHEN: reverted by guard, its lease is over,"

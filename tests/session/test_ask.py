@@ -96,7 +96,8 @@ def test_nothing_is_applied(small: Project, sgldbg: Command) -> None:
     asked = sgldbg("ask", small.write(), "--site", SITE, "--capture", "embeds")
     assert (asked.code, asked.err) == (
         6,
-        "error: nothing of this session is applied\nhint: apply it first: `sgldbg apply SESSION`\n"
+        "error: nothing of this session is applied\n"
+        "hint: apply it first: `sgldbg apply TMP/project/sessions/session.yaml`\n"
         "hosts:\n  demo-0: nothing was written, server was not touched\n",
     )
 

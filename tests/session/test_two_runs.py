@@ -32,7 +32,8 @@ def test_the_second_run_is_refused(
         " WHEN\n"
         " --> host demo-0\n"
         "note: it is at work, reverts by itself in N s\n"
-        "hint: wait for it; `sgldbg revert --all --take` ends it all the same\n"
+        "hint: wait for it; `sgldbg revert --all --take --inventory TMP/project/inventory.yaml`"
+        " ends it all the same\n"
         "demo-0: nothing was written, server was not touched\n"
         "run directory: TMP/runs/TIME-eagle3-zero-acceptance\n",
     )
