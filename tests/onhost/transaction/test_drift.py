@@ -11,7 +11,7 @@ import pytest
 
 from orchestrator.onhost.agent.held import lease
 from orchestrator.onhost.agent.refusal import Refusal
-from orchestrator.onhost.agent.session import recover
+from orchestrator.onhost.agent.session import guard, recover
 from tests.onhost.transaction.lost import leave_debug_life
 from tests.onhost.transaction.place import EDITED, HOST, op, stage, wait_for
 
@@ -303,6 +303,31 @@ def test_a_change_after_the_revert(place, swapped):
     assert (value["left"], value["verified"]) == ([], True)
     assert value["files"][2]["why"] == "somebody else changed it after it was put back"
     assert (place.root / LAYERS).read_bytes() == b"X = 'upgraded'\n"
+
+
+def test_a_revert_starts_a_server_that_came_back_and_ended(place):
+    """A guard does not judge what ended it, and keeps how it ran for whoever reverts then."""
+    leave_debug_life(place)
+    os.unlink(os.path.join(place.directory(), "lease"))
+    session = recover.take_over(place.directory(), lease.RECOVER, 5.0)
+    first = recover.run_tail(session)
+    session.close()
+    assert first["left"] == []
+    os.kill(first["server"]["pid"], signal.SIGKILL)
+    wait_for(lambda: place.servers() == [])
+    session = recover.take_over(place.directory(), lease.RECOVER, 5.0)
+    assert guard._Guard(place.directory())._undo(session, "the lease ran out")
+    session.close()
+    (left,) = place.status()
+    assert (place.servers(), left["server"], left["over"]) == (
+        [],
+        "restored, and gone since",
+        False,
+    )
+    last = recover.recover(place.directory())
+    assert (last["left"], place.changes(), place.status()) == ([], [], [])
+    assert place.servers() == place.originals() == [last["server"]["pid"]]
+    assert not os.path.exists(os.path.join(place.directory(), "server.json"))
 
 
 def test_force_starts_a_server_that_ended_for_want_of_a_file(place):

@@ -246,13 +246,14 @@ class _Guard:
                 self.trace(text)
                 if text not in session.facts.report:  # once, however many tries it takes
                     session.note("report", by=lease.GUARD, text=text)
+            is_back = value["server"] is not None or not (session.facts.server or {}).get("ran")
             if not value["left"]:
-                life.forget_server(session)
+                if is_back:  # else a revert may be asked to start it once more
+                    life.forget_server(session)
                 self._memory.forget_place()
                 return True
             drifted = [report for report in value["files"] if report["state"] == "drift"]
             is_last = len(drifted) == len(value["left"])
-            is_back = value["server"] is not None or not (session.facts.server or {}).get("ran")
             if is_last and is_back and session.is_moved:
                 life.forget_server(session)  # nobody needs it, and that place is not its home
         return is_last

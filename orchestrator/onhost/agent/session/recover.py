@@ -59,7 +59,8 @@ def recover_held(session: SessionState, force: bool = False) -> Value:
 
 def _undo(session: SessionState, force: bool) -> Value:
     report = list(session.facts.report)
-    value = run_tail(session, force)
+    # Nothing knows how its server ran once the session is ended: this is the last one to start it.
+    value = run_tail(session, force, again=True)
     value["report"] = report
     if session.facts.lost_server:
         value["lost"] = life.read_lives(session)
@@ -135,11 +136,16 @@ def _make_lease(before: Optional[Lease], by: str) -> Lease:
     return Lease(epoch, by, lease.me(), lease.read_boot_id(), 0.0, 0.0, grace_s)
 
 
-def run_tail(session: SessionState, force: bool = False, trace: Trace = lambda text: None) -> Value:
+def run_tail(
+    session: SessionState,
+    force: bool = False,
+    trace: Trace = lambda text: None,
+    again: bool = False,
+) -> Value:
     """Everything up to the original server, each part tried whatever became of the others.
 
-    By `force` it is also started again where it was back and has ended since: what it lacked may
-    have been a file that is only put back now.
+    By `force` it is also started where it was back and has ended since: what it lacked may have
+    been a file that is only put back now. With `again` only where nothing else is left.
     Files come first: a server that cannot be stopped does not keep them patched. The original is
     not started while planned bytes are in place or a process of the debug life is left.
     """
@@ -177,7 +183,8 @@ def run_tail(session: SessionState, force: bool = False, trace: Trace = lambda t
             left.append("the files were not reverted")
         if _may_start(session, value, stopped):
             value["server"] = attempt(
-                "the original server", lambda: life.restore(session, again=force)
+                "the original server",
+                lambda: life.restore(session, again=force or (again and not left)),
             )
         if value["verified"]:
             attempt("the lock", lambda: unlock(session))
