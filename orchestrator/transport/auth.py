@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import shlex
 import socket
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -103,7 +104,7 @@ class KeyStrategy:
             return
         except TypeError:  # what the parser raises for a key that needs a passphrase
             self._tried.append(
-                f"{path}: needs its passphrase; `ssh-add {path}` gives it to the agent"
+                f"{path}: needs its passphrase; `ssh-add {shlex.quote(path)}` gives it to the agent"
             )
             return
         except Exception as error:

@@ -268,7 +268,7 @@ def _revoked(
 
 def _changed(config: SshConfig, known: KnownHost, key_type: str, blob: bytes) -> HostError:
     files = dict.fromkeys(key.path for key in known.trusted())
-    removal = [f"ssh-keygen -R '{config.key_name}' -f {path}" for path in files]
+    removal = [f"ssh-keygen -R '{config.key_name}' -f {shlex.quote(path)}" for path in files]
     return HostError(
         f"the host key of `{config.key_name}` has changed",
         host=config.host,

@@ -214,7 +214,7 @@ def test_another_server_on_that_machine_says_nothing(tmp_path: Path) -> None:
 
 def test_changed_key(tmp_path: Path) -> None:
     """A changed key shows both fingerprints, the line that knows better, and how to forget it."""
-    known = tmp_path / "known_hosts"
+    known = tmp_path / "known&hosts"
     known.write_text(f"\n10.0.0.1 ssh-ed25519 {OTHER_TEXT}\n")
     assert refused(config(known)) == (
         "host-key-changed\n"
@@ -226,7 +226,7 @@ def test_changed_key(tmp_path: Path) -> None:
         "hint: on the host itself, this shows its keys to compare with:"
         " for k in /etc/ssh/ssh_host_*_key.pub; do ssh-keygen -lf $k; done\n"
         "hint: if the change is right, this forgets the old key:"
-        f" ssh-keygen -R '10.0.0.1' -f {known}"
+        f" ssh-keygen -R '10.0.0.1' -f '{known}'"
     )
 
 
