@@ -60,12 +60,17 @@ def make_visible(text: str) -> str:
     return _CONTROL.sub(escape, text.expandtabs(4))
 
 
+def one_line(text: str) -> str:
+    """As `make_visible`, of what is one line: a file's name may hold newlines and tabs as well."""
+    return make_visible(text.replace("\n", "\\n").replace("\t", "\\t"))
+
+
 def render_outcomes(outcomes: Sequence[Outcome]) -> list[str]:
     """One line per distinct outcome: `gpu[01-07]: files are as they were, server is as it was`."""
     hosts: dict[str, list[str]] = {}
     for outcome in outcomes:
         text = outcome_text(outcome)
-        text = f"{text}; {outcome.message}" if outcome.message else text
+        text = f"{text}; {one_line(outcome.message)}" if outcome.message else text
         hosts.setdefault(text, []).append(outcome.host)
     return [f"{fold_hosts(names)}: {text}" for text, names in hosts.items()]
 
@@ -126,7 +131,7 @@ def _render(error: OrchestratorError) -> list[str]:
         lines = _render_hosts(error.errors)
     if isinstance(error, RevertIncompleteError):
         lines = [line for reason in error.errors for line in [*_render(reason), ""]]
-    lines += [_labelled("error", error.message), *_place(error), *_details(error)]
+    lines += [f"error: {one_line(error.message)}", *_place(error), *_details(error)]
     others = error.others if isinstance(error, PatchError) else ()
     lines += [line for other in others for line in ["", *_render(other)]]
     return lines + _ending(error)
@@ -141,14 +146,14 @@ def _render_hosts(errors: Sequence[HostError]) -> list[str]:
     for group in groups.values():
         hosts = [error.host for error in group]
         spans = [error.span for error in group if error.span]
-        lines += [_labelled("error", group[0].message), *_host_place(hosts, spans)]
+        lines += [f"error: {one_line(group[0].message)}", *_host_place(hosts, spans)]
         lines += [*_details(group[0]), ""]
     return lines
 
 
 def _host_place(hosts: Sequence[str], spans: Sequence[Span]) -> list[str]:
     """The host or hosts, and the lines of the inventory that speak of what is wrong there."""
-    lines = dict.fromkeys(f"{span.path}:{span.line}" for span in spans)
+    lines = dict.fromkeys(one_line(f"{span.path}:{span.line}") for span in spans)
     where = f" ({', '.join(lines)})" if lines else ""
     return [f" --> host{'s' if len(hosts) > 1 else ''} {fold_hosts(hosts)}{where}"]
 
@@ -156,7 +161,8 @@ def _host_place(hosts: Sequence[str], spans: Sequence[Span]) -> list[str]:
 def _details(error: OrchestratorError) -> list[str]:
     """What stands below the place of an error."""
     lines = [_labelled("note", note) for note in error.notes]
-    if isinstance(error, HostError):
+    if isinstance(error, HostError):  # of a host each is one line; those of a patch show code
+        lines = [f"note: {one_line(note)}" for note in error.notes]
         lines += _quoted_block("the last lines from the host", error.tail)
         lines += _quoted_block("the failure on the host", error.trace.splitlines())
     hints = [*error.hints, *(hint for outcome in error.outcomes for hint in outcome.hints)]
@@ -182,7 +188,7 @@ def _render_problems(errors: FileErrors) -> list[str]:
     noun = "problem" if count == 1 else "problems"
     if not files:
         return [*lines, f"{count} {noun}"]
-    where = next(iter(files)) if len(files) == 1 else f"{len(files)} files"
+    where = one_line(next(iter(files))) if len(files) == 1 else f"{len(files)} files"
     return [*lines, f"{count} {noun} in {where}"]
 
 
@@ -200,12 +206,12 @@ def _source_lines(span: Span) -> list[str]:
     """The place and, where its text is known, the lines with carets under the first of them."""
     shown = span.lines[:MAX_SHOWN_LINES]
     width = len(str(span.line + max(len(shown) - 1, 0)))
-    lines = [f"{' ' * width}--> {span}"]
+    lines = [f"{' ' * width}--> {one_line(str(span))}"]
     if not shown:
         return lines
     bar = f"{' ' * width} |"
-    one_line = span.end_line == span.line
-    end = span.end_column - 1 if one_line else len(shown[0])
+    is_one = span.end_line == span.line
+    end = span.end_column - 1 if is_one else len(shown[0])
     text, start, end = _cut(shown[0], span.column - 1, end)
     before = _columns(make_visible(text[:start]))
     marked = max(_columns(make_visible(text[:end])) - before, 1)

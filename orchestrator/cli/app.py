@@ -125,8 +125,7 @@ def _run(arguments: list[str]) -> int:
     except click.exceptions.Exit as done:  # `--help` and `--version`
         return done.exit_code
     except click.ClickException as error:
-        error.show()
-        return error.exit_code
+        return _show_usage(error)
     except (click.Abort, KeyboardInterrupt):
         return _tell_interrupted(arguments)
 
@@ -140,8 +139,7 @@ def _invoke(context: click.Context, arguments: list[str]) -> int:
     except SystemExit as done:
         return done.code if isinstance(done.code, int) else int(done.code is not None)
     except click.ClickException as error:
-        error.show()
-        return error.exit_code
+        return _show_usage(error)
     except (click.Abort, KeyboardInterrupt):
         return _tell_interrupted(arguments)
     except Exception as error:
@@ -154,6 +152,18 @@ def _invoke(context: click.Context, arguments: list[str]) -> int:
         full = full_disk(error)
         return report_bug(error) if full is None else _report(full)
     return result if isinstance(result, int) else 0
+
+
+def _show_usage(error: click.ClickException) -> int:
+    from orchestrator.diagnostics import one_line
+
+    plain = isinstance(error, click.UsageError) and type(error).show is click.UsageError.show
+    if isinstance(error, click.UsageError) and plain:  # else it is a page of help
+        # It may hold what the user has typed.
+        click.UsageError(one_line(error.format_message()), error.ctx).show()
+    else:
+        error.show()
+    return error.exit_code
 
 
 def _tell_interrupted(arguments: Sequence[str]) -> int:

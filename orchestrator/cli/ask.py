@@ -16,8 +16,7 @@ from orchestrator.cli.options import (
     project_options,
     session_argument,
 )
-from orchestrator.cli.render import say, say_error, show_json
-from orchestrator.diagnostics import make_visible
+from orchestrator.cli.render import say, say_error, show_json, show_line
 from orchestrator.errors import HostError, OrchestratorError
 from orchestrator.logs.parse import label_of_title
 from orchestrator.model.inventory import Server
@@ -100,7 +99,7 @@ def command(
         close_contacts(contacts)
     _show(found, as_json=as_json)
     for worker in missing if found else ():
-        click.echo(f"note: no answer of {worker} came in time", err=True)
+        say(f"note: no answer of {worker} came in time")
     return _end(found, asked, failed, lease_s)
 
 
@@ -117,7 +116,7 @@ def _ask(
     with Engine() as engine:
         checked = [asking.check_question(engine, one, question, package) for one in asked]
     for warning in dict.fromkeys(w for warnings in checked for w in warnings):
-        click.echo(f"warning: {warning}", err=True)
+        say(f"warning: {warning}")
     posed = asking.put_question(asked, question)
     if send:
         _exercise(asked[0], project.server, project.session, package)
@@ -150,7 +149,7 @@ def _exercise(one: asking.Asked, server: Server, session: Session, package: str)
     }
     for response in exercise(one.agent, server, session.exercise, known):
         if not response.ok:
-            click.echo(f"warning: {response.method} {response.path}: {response.error}", err=True)
+            say(f"warning: {response.method} {response.path}: {response.error}")
 
 
 def _show(records: Sequence[Record], *, as_json: bool) -> None:
@@ -164,8 +163,7 @@ def _show(records: Sequence[Record], *, as_json: bool) -> None:
         note = f"({record.note})" if record.note else ""
         # Captured text may come from a user's prompt: one line, and nothing for the terminal.
         said = " ".join(filter(None, [", ".join(values), note]))
-        shown = make_visible(said).replace("\n", "\\n")
-        click.echo(f"{record.host} {worker} {record.kind}: {shown}")
+        show_line(f"{record.host} {worker} {record.kind}: {said}")
 
 
 def _end(

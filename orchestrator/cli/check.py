@@ -10,8 +10,7 @@ from typing import Any
 import click
 
 from orchestrator.cli.options import UserPath, json_option, project_options
-from orchestrator.cli.render import error_facts, say_error, show_json
-from orchestrator.diagnostics import make_visible
+from orchestrator.cli.render import error_facts, say_error, show_json, show_line
 from orchestrator.errors import FileError, FileErrors
 from orchestrator.model.outcome import ExitCode
 from orchestrator.model.patch import Patch
@@ -160,9 +159,9 @@ def _survey(patches: Sequence[Patch], against: Sequence[str], *, search: bool) -
 
 def _show(found: _Found, cells: Sequence[Any], *, explain: bool) -> None:
     for path in found.good:
-        click.echo(make_visible(f"ok {path}"))
+        show_line(f"ok {path}")
         for name, file in found.taken.get(path, {}).items():
-            click.echo(make_visible(f"   patch {name}: {file}"))
+            show_line(f"   patch {name}: {file}")
     if found.cases:
         wrong = sum(1 for problem in found.problems if problem.message.startswith("case "))
         click.echo(f"{found.cases} cases, {wrong or 'none'} wrong")

@@ -10,7 +10,7 @@ import click
 
 from orchestrator.cli.given import complete
 from orchestrator.cli.options import find_hosts, inventory_option, json_option, read_inventory_file
-from orchestrator.cli.render import show_json
+from orchestrator.cli.render import show_json, show_line
 from orchestrator.servers.survey import Sight, describe_origin, describe_orphans, describe_sight
 from orchestrator.session.hosts.contact import close_contacts, join_errors, open_contacts
 from orchestrator.session.overview import look_at_all
@@ -43,28 +43,28 @@ def command(hosts: tuple[str, ...], inventory: Path | None, as_json: bool) -> No
 
 
 def _show(row: dict[str, Any]) -> None:
-    click.echo(f"{row['host']}: {row['as']}")
+    show_line(f"{row['host']}: {row['as']}")
     for install in row["installs"]:
         _show_install(f"install {install['name']}", install, "  ")
     for server in row["servers"]:
         for line in describe_sight(Sight(**server["seen"]), server["server"]):
-            click.echo(f"  {line}")
+            show_line(f"  {line}")
         if server["runs"] is not None:
             _show_install("runs", server["runs"], "    ")
     for missing in row["not_found"]:
-        click.echo(f"  server {missing['server']}: {missing['error']}")
+        show_line(f"  server {missing['server']}: {missing['error']}")
     for line in describe_orphans(row["orphans"]):
-        click.echo(f"  {line}")
+        show_line(f"  {line}")
     for session in row["unfinished"]:
-        click.echo(complete(f"  unfinished session {session}, see `sgldbg status`"))
+        show_line(complete(f"  unfinished session {session}, see `sgldbg status`"))
 
 
 def _show_install(head: str, install: Mapping[str, Any], indent: str) -> None:
     if "error" in install:
-        click.echo(f"{indent}{head}: {install['error']}")
+        show_line(f"{indent}{head}: {install['error']}")
         return
-    click.echo(
+    show_line(
         f"{indent}{head}: {install['package']} {install['package_version'] or 'of unknown version'}"
         f" in {install['package_dir']} (Python {install['version']})"
     )
-    click.echo(f"{indent}  {describe_origin(install['pristine'])}")
+    show_line(f"{indent}  {describe_origin(install['pristine'])}")

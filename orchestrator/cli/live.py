@@ -14,6 +14,8 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from orchestrator.diagnostics import one_line
+
 _MARKS = {"running": "…", "done": "✓", "failed": "✗"}
 # A log of a start with hundreds of shards would hold little else.
 _COUNT_S = 10.0
@@ -87,7 +89,7 @@ class LiveProgress:
         # A terminal that was closed, or a reader that has left, is no reason to leave the hosts.
         with contextlib.suppress(OSError, ValueError):
             self._console.print(
-                f"[{time.monotonic() - self._began:6.1f} s] {text}",
+                f"[{time.monotonic() - self._began:6.1f} s] {one_line(text)}",
                 markup=False,
                 highlight=False,
                 soft_wrap=True,
@@ -100,5 +102,5 @@ class LiveProgress:
             table.add_column(title)
         for host, (stage, state, text) in self._rows.items():
             mark = Text(_MARKS.get(state, ""), style=_STYLES.get(state, ""))
-            table.add_row(Text(host), Text(stage), mark, Text(text))
+            table.add_row(Text(host), Text(stage), mark, Text(one_line(text)))
         return table

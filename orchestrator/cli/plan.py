@@ -12,8 +12,8 @@ import click
 from orchestrator.cli.job import read_job
 from orchestrator.cli.live import LiveProgress
 from orchestrator.cli.options import json_option, project_options, session_argument
-from orchestrator.cli.render import say, show_json
-from orchestrator.diagnostics import fold_hosts, make_visible
+from orchestrator.cli.render import say, show_json, show_line
+from orchestrator.diagnostics import fold_hosts
 from orchestrator.model.plan import Plan
 from orchestrator.servers.base import shown
 from orchestrator.session.kept.rundir import RunDir, plan_facts
@@ -49,7 +49,7 @@ def command(
         show_json(facts)
         return
     for patch in job.patches:
-        click.echo(make_visible(f"# patch {patch.name}: {patch.path}"))
+        show_line(f"# patch {patch.name}: {patch.path}")
     _show(plan, lives, notes)
 
 
@@ -59,11 +59,9 @@ def _show(
     for file in plan.files:
         hosts = fold_hosts(file.hosts)
         if file.before_sha256 is None:
-            click.echo(f"# {hosts}: creates {file.file} ({len(file.after)} bytes)")
+            show_line(f"# {hosts}: creates {file.file} ({len(file.after)} bytes)")
             continue
-        click.echo(
-            f"# {hosts}: {file.file} ({file.before_sha256[:12]} -> {file.after_sha256[:12]})"
-        )
+        show_line(f"# {hosts}: {file.file} ({file.before_sha256[:12]} -> {file.after_sha256[:12]})")
         click.echo(file.diff, nl=False)
     for host, (before, after) in lives.items():
         click.echo(f"# {host}: the server as it is")

@@ -14,7 +14,7 @@ from typing import Any
 import click
 
 from orchestrator.cli.given import complete, find_given
-from orchestrator.diagnostics import render
+from orchestrator.diagnostics import one_line, render
 from orchestrator.errors import (
     FileError,
     FileErrors,
@@ -45,7 +45,12 @@ def find_exit_code(error: OrchestratorError) -> int:
 
 def say(text: str) -> None:
     """A line on stderr; its commands can be pasted."""
-    click.echo(complete(text), err=True)
+    show_line(complete(text), err=True)
+
+
+def show_line(text: str, *, err: bool = False) -> None:
+    """One line whatever it holds: names of files and words of hosts never reach further."""
+    click.echo(one_line(text), err=err)
 
 
 def say_error(error: OrchestratorError) -> str:

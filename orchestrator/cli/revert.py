@@ -10,7 +10,7 @@ import click
 from orchestrator.cli.given import complete, note_given
 from orchestrator.cli.live import LiveProgress
 from orchestrator.cli.options import UserPath, inventory_option, json_option, read_inventory_file
-from orchestrator.cli.render import say, show_json
+from orchestrator.cli.render import say, show_json, show_line
 from orchestrator.diagnostics import fold_hosts
 from orchestrator.model.inventory import Host, Inventory
 from orchestrator.model.outcome import ExitCode, Outcome, is_as_before
@@ -77,7 +77,7 @@ def command(
         close_contacts(contacts)
     show_outcomes(outcomes, as_json=as_json)
     for note in list_notes(contacts):
-        click.echo(f"note: {note}", err=True)
+        say(f"note: {note}")
     if not is_as_before(outcomes) or not all(o.ok for o in outcomes):
         raise SystemExit(int(ExitCode.NOT_RESTORED))
 
@@ -127,7 +127,7 @@ def show_outcomes(outcomes: Sequence[Outcome], *, as_json: bool) -> None:
         text = o.message if o.message and o == _nothing(o) else _with_message(o)
         by_text.setdefault((o.ok, text), []).append(o.host)
     for (ok, text), hosts in by_text.items():
-        click.echo(complete(f"{fold_hosts(hosts)}: {text}"), err=not ok)
+        show_line(complete(f"{fold_hosts(hosts)}: {text}"), err=not ok)
     for hint in dict.fromkeys(hint for o in outcomes for hint in o.hints):
         say(f"hint: {hint}")
 

@@ -18,7 +18,7 @@ from orchestrator.cli.options import (
     project_options,
     session_argument,
 )
-from orchestrator.cli.render import failure_facts, say, say_error, show_json
+from orchestrator.cli.render import failure_facts, say, say_error, show_json, show_line
 from orchestrator.diagnostics import make_visible, render_outcomes
 from orchestrator.report.table import verdict_json, verdict_lines
 from orchestrator.session.kept.ending import Ending
@@ -78,7 +78,7 @@ def show_ending(ending: Ending, *, as_json: bool) -> None:
             if line not in said:
                 say(f"{outcome.host}: {line}")
     if ending.run_dir is not None:
-        click.echo(f"run directory: {ending.run_dir}", err=True)
+        show_line(f"run directory: {ending.run_dir}", err=True)
     if ending.bug is not None:
         report_bug(ending.bug)
 

@@ -9,8 +9,8 @@ from typing import Any
 import click
 
 from orchestrator.cli.options import find_hosts, inventory_option, json_option, read_inventory_file
-from orchestrator.cli.render import say, say_error, show_json
-from orchestrator.diagnostics import fold_hosts, make_visible
+from orchestrator.cli.render import say, say_error, show_json, show_line
+from orchestrator.diagnostics import fold_hosts
 from orchestrator.model.outcome import ExitCode
 from orchestrator.session.hosts.contact import (
     Contact,
@@ -67,12 +67,12 @@ def _show(contacts: list[Contact]) -> None:
     for contact in contacts:
         for session in contact.sessions:
             for line in session_lines(session):
-                click.echo(make_visible(f"{contact.host.name}: {line}"))
+                show_line(f"{contact.host.name}: {line}")
     error = unreached(contacts, "unknown")
     if error is not None:
         say_error(error)
     for note in list_notes(contacts):
-        click.echo(f"note: {note}", err=True)
+        say(f"note: {note}")
     reached = {c.host.name for c in contacts if c.error is None} - find_new_machines(contacts)
     every = [session for contact in contacts for session in contact.sessions]
     for hint in hints(every, reached):

@@ -43,8 +43,31 @@ def test_all_right(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
         "ok inventory.yaml\n"
         "ok patches/eagle3-draft-input.yaml\n"
         "ok sessions/eagle3-zero-acceptance.yaml\n"
+        "   patch eagle3-draft-input: patches/eagle3-draft-input.yaml\n"
     )
     assert said.err == ""
+
+
+def test_which_file_a_patch_comes_from(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """One of the library stands in for a name that no folder has, and never for a path or link."""
+    session = Path("sessions/eagle3-zero-acceptance.yaml")
+    own = Path("patches/eagle3-draft-input.yaml")
+    own.unlink()
+    shipped = ROOT / own
+    assert main(["check", str(session), "--json"]) == 0
+    facts = json.loads(capsys.readouterr().out)
+    assert facts["patches"] == {str(session): {"eagle3-draft-input": str(shipped)}}
+    own.symlink_to("nowhere.yaml")
+    assert main(["check", str(session)]) == 3
+    said = capsys.readouterr().err
+    assert said.startswith(f"error: cannot read `{own}`: no such file or directory\n")
+    own.unlink()
+    for path in ("../patches/eagle3-draft-input.yaml", "./eagle3-draft-input", "patch.yaml"):
+        edit(session, "[eagle3-draft-input]", f"[{path}]")
+        assert main(["check", str(session)]) == 3
+        absent = os.path.normpath(session.parent / path)
+        assert capsys.readouterr().err.startswith(f"error: there is no file `{absent}`\n")
+        edit(session, f"[{path}]", "[eagle3-draft-input]")
 
 
 def test_problems(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -106,7 +129,9 @@ def test_options(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     edit(path, "patch: eagle3-draft-input", "patch: mine")
     path.rename(project / "more/mine.yaml")
     assert main(["check", "--inventory", "hosts.yml", "--patches", "more"]) == 0
-    assert capsys.readouterr().out == "ok sessions/eagle3-zero-acceptance.yaml\n"
+    assert capsys.readouterr().out == (
+        "ok sessions/eagle3-zero-acceptance.yaml\n   patch mine: more/mine.yaml\n"
+    )
 
 
 def test_a_case_that_cannot_be_read(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -195,3 +220,55 @@ def test_kind(text: str, message: str, project: Path, capsys: pytest.CaptureFixt
     (project / "x.yaml").write_text(text, encoding="utf-8")
     assert main(["check", "x.yaml"]) == 3
     assert f"error: {message}\n" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "what"),
+    [(f"{name} $", "SESSION") for name in ("run", "plan", "apply", "ask", "keep", "revert")]
+    + [
+        ("check inventory.yaml $", "[FILES]..."),
+        ("run x.yaml --runs $", "--runs"),
+        ("apply x.yaml --runs $", "--runs"),
+        ("status --inventory $", "--inventory"),
+        ("plan x.yaml --patches $", "--patches"),
+    ],
+)
+def test_an_empty_name_is_no_path(
+    project: Path, capsys: pytest.CaptureFixture[str], words: str, what: str
+) -> None:
+    """A variable of the shell that is not set does not mean the working directory."""
+    assert main([word.replace("$", "") for word in words.split()]) == 2
+    shown = "[SESSION]" if words.startswith("revert") else what
+    said = capsys.readouterr().err
+    assert said.endswith(f"\nError: Invalid value for '{shown}': the name is empty\n")
+
+
+ODD = "a\x1b[2J\nb\tc"
+SHOWN = "a\\x1b[2J\\nb\\tc"
+
+
+def test_a_name_with_control_characters_stays_one_line(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Whatever a file is called: no line of ours is broken, and no terminal cleared."""
+    (project / f"patches/{ODD}.yaml").write_text("x")
+    assert main(["check"]) == 3
+    place = f"patches/{SHOWN}.yaml"
+    kinds = "neither an inventory (`hosts:`) nor a patch (`patch:`) nor a session (`session:`)"
+    assert capsys.readouterr().err == (
+        f"error: {kinds}\n --> {place}:1:1\n  |\n1 | x\n  | ^\n\n1 problem in {place}\n"
+    )
+    (project / f"patches/{ODD}.yaml").unlink()
+    (project / "inventory.yaml").rename(project / ODD)
+    session = "sessions/eagle3-zero-acceptance.yaml"
+    (project / session).rename(project / f"sessions/{ODD}")
+    assert main(["check", ODD, f"sessions/{ODD}", "--inventory", ODD]) == 0
+    named = f"ok {SHOWN}\nok sessions/{SHOWN}\n"
+    assert capsys.readouterr().out.startswith(named)
+    for words, said in [
+        (["run", ODD + "?"], f"error: cannot read `{SHOWN}?`: no such file or directory\n"),
+        (["status", ODD, "--inventory", ODD], f"unknown host or group `{SHOWN}` in {SHOWN}"),
+        ([ODD], f"No such command '{SHOWN}'"),
+    ]:
+        assert main(words) in (2, 3)
+        assert said in capsys.readouterr().err
