@@ -1,4 +1,7 @@
-"""What Ctrl-C, SIGTERM and a closed terminal do to a command, from its first line to its last."""
+"""What Ctrl-C, SIGTERM and a closed terminal do to a command, from its first line to its last.
+
+Ctrl-\\ is taken as they are, but for one thing: asked for again, it leaves at once.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,9 @@ from types import FrameType
 from typing import Any
 
 INTERRUPTED = 130
-_NUMBERS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_NUMBERS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+# What a session that is left on its way has come to is not known here.
+_UNKNOWN = 7
 # Somebody who asks for the third time does not want to wait for anything.
 _AT_ONCE = 3
 _AGAIN_S = 0.01
@@ -28,7 +33,7 @@ class Stage(enum.Enum):
 
 
 class Interrupts:
-    """The handler of all three signals.
+    """The handler of all these signals.
 
     While modules are imported a signal ends the process: an exception there is often swallowed by
     callbacks of the import machinery, or shown. Later it raises `KeyboardInterrupt`, once. While a
@@ -49,19 +54,22 @@ class Interrupts:
             case Stage.OVER:
                 os._exit(self.code)
             case Stage.ENDING:
+                self._count += number == signal.SIGQUIT
+                if self._count > 1:
+                    os._exit(_UNKNOWN)
                 _say("still ending; do not close this terminal")
             case Stage.COMMAND:
-                self._ask()
+                self._ask(number)
 
     def forget(self) -> None:
         """What was asked for was swallowed; the next one counts as the first."""
         self._count = 0
 
-    def _ask(self) -> None:
+    def _ask(self, number: int) -> None:
         self._count += 1
         if self._count == 1:
             raise KeyboardInterrupt
-        if self._count >= _AT_ONCE:
+        if self._count >= _AT_ONCE or number == signal.SIGQUIT:
             os._exit(self.code)
         _say("still ending; once more leaves at once")
 
@@ -87,6 +95,7 @@ def hold_signals() -> None:
     handler = _find_handler()
     if handler is not None:
         handler.stage = Stage.ENDING
+        handler.forget()
 
 
 def settle(code: int) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import threading
 import time
 from collections.abc import Sequence
@@ -14,7 +15,9 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from orchestrator.cli.given import complete
 from orchestrator.diagnostics import one_line
+from orchestrator.model.outcome import ExitCode
 
 _MARKS = {"running": "…", "done": "✓", "failed": "✗"}
 # A log of a start with hundreds of shards would hold little else.
@@ -84,6 +87,15 @@ class LiveProgress:
         """Write a line that concerns the whole session."""
         with self._lock:
             self._print(text)
+
+    def leave(self, text: str) -> None:
+        """Write a line and end the process: whoever holds a lock just now is not waited for."""
+        if self._live is not None:  # the terminal is not left without its cursor
+            with contextlib.suppress(OSError):
+                os.write(2, b"\x1b[?25h\n")
+        with contextlib.suppress(OSError):
+            os.write(2, f"{one_line(complete(text))}\n".encode())
+        os._exit(int(ExitCode.NOT_RESTORED))
 
     def _print(self, text: str) -> None:
         # A terminal that was closed, or a reader that has left, is no reason to leave the hosts.

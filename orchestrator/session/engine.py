@@ -149,6 +149,10 @@ class Engine:
         process.close()
 
 
+# Ctrl-C and Ctrl-\ go to the whole group of processes; the controller decides what they mean.
+_OF_A_KEY = (signal.SIGINT, signal.SIGQUIT)
+
+
 @contextlib.contextmanager
 def _deaf_to_interrupts() -> Iterator[None]:
     """What is started meanwhile inherits the mask: no Ctrl-C of its first imports is shown.
@@ -157,7 +161,7 @@ def _deaf_to_interrupts() -> Iterator[None]:
     """
     # Where the first process of all is started, this one comes along, and lifts the mask too early.
     resource_tracker.ensure_running()
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _OF_A_KEY)
     try:
         yield
     finally:
@@ -203,9 +207,9 @@ def _fate(process: BaseProcess) -> str:
 
 def _work(connection: Connection, timeout_s: float, memory_bytes: int) -> None:
     """The worker: answers one request after another until the connection ends."""
-    # Ctrl-C goes to the whole group of processes; the controller decides what it means.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
+    for number in _OF_A_KEY:
+        signal.signal(number, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _OF_A_KEY)
     # A native crash prints its stack; what became of the worker is told by its exit status.
     silence = os.open(os.devnull, os.O_WRONLY)
     os.dup2(silence, 1)

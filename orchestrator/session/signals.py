@@ -1,4 +1,7 @@
-"""What Ctrl-C means while hosts are changed: put everything back, whatever happens."""
+"""What Ctrl-C means while hosts are changed: put everything back, whatever happens.
+
+Ctrl-\\ means the same, and once that is under way, that it shall be left to the guards.
+"""
 
 from __future__ import annotations
 
@@ -11,18 +14,26 @@ from types import FrameType
 
 from orchestrator.session.hosts.fleet import Fleet
 
-_NUMBERS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_NUMBERS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+_LEFT = (
+    "left at once: what is not back yet is put back by the guard of each host;"
+    " `sgldbg status` shows what is left"
+)
 
 
 @contextlib.contextmanager
 def signals_end(fleet: Fleet) -> Iterator[None]:
-    """Ctrl-C, SIGTERM and a closed terminal ask for the end; the tail is never interrupted."""
+    """Ctrl-C, SIGTERM and a closed terminal ask for the end; the tail is never interrupted.
+
+    Only SIGQUIT leaves it, where the end was asked for already.
+    """
     reading, writing = os.pipe()
     os.set_blocking(writing, False)
     watcher = threading.Thread(target=_watch, args=(reading, fleet), name="sgldbg-signals")
     watcher.start()
-    # Who runs us by `nohup` wants us to outlive the terminal.
-    numbers = [n for n in _NUMBERS if (n, signal.getsignal(n)) != (signal.SIGHUP, signal.SIG_IGN)]
+    # Who runs us by `nohup` wants us to outlive the terminal; a key of it may be meant for others.
+    kept = [n for n in (signal.SIGHUP, signal.SIGQUIT) if signal.getsignal(n) == signal.SIG_IGN]
+    numbers = [n for n in _NUMBERS if n not in kept]
     # The kernel may hand a signal to any thread. Python's handler waits for the main one, which
     # waits for hosts; this is written at once, by whichever thread was chosen.
     woken = signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
@@ -49,6 +60,8 @@ def _watch(reading: int, fleet: Fleet) -> None:
     while number := os.read(reading, 1):
         if number[0] not in _NUMBERS:
             continue
+        if fleet.stop.is_set() and number[0] == signal.SIGQUIT:
+            fleet.progress.leave(_LEFT)
         if fleet.stop.is_set():
             fleet.progress.note("still putting everything back; do not close this terminal")
             continue

@@ -16,6 +16,7 @@ PRELUDE = """
 import atexit, os, signal, sys, threading, types, weakref
 signal.signal(signal.SIGINT, signal.default_int_handler)
 signal.signal(signal.SIGTERM, signal.SIG_DFL)
+signal.signal(signal.SIGQUIT, signal.SIG_DFL)
 signal.signal(signal.SIGHUP, signal.{hup})
 def send(number=signal.{number}):
     os.kill(os.getpid(), number)
@@ -63,6 +64,15 @@ def body():
 add("revert", body)
 atexit.register(send)
 """
+ENDING = """
+def body():
+    from orchestrator.cli.interrupts import hold_signals
+    hold_signals()
+    send()
+    send()
+    wait()
+add("run", body)
+"""
 RESTORING = """
 def body():
     send()
@@ -87,6 +97,9 @@ ALONE, STILL = "interrupted\n", "still ending; once more leaves at once\n"
         (SWALLOWED, "", "SIGINT", ["check"], 130, ALONE),
         (TWICE, "", "SIGINT", ["check"], 130, STILL + ALONE),
         (THRICE, "", "SIGTERM", ["check"], 130, STILL),
+        (TWICE, "", "SIGQUIT", ["check"], 130, ""),
+        (ENDING, "", "SIGQUIT", ["run"], 7, "still ending; do not close this terminal\n"),
+        ("", "click", "SIGQUIT", ["check"], 130, ALONE),
         (THRICE_RESTORING, "", "SIGINT", ["revert"], 7, STILL),
         (THRICE_ASKING, "", "SIGHUP", ["ask"], 7, STILL),
         (AT_EXIT, "", "SIGINT", ["revert"], 7, ""),
@@ -94,7 +107,8 @@ ALONE, STILL = "interrupted\n", "still ending; once more leaves at once\n"
          "interrupted; `sgldbg status` shows what is left\n"),
         (IGNORED, "", "SIGHUP", ["check"], 1, ""),
     ],
-    ids=["imports", "command", "later", "swallowed", "twice", "thrice", "revert thrice",
+    ids=["imports", "command", "later", "swallowed", "twice", "thrice", "quit twice",
+         "quit ending", "quit imports", "revert thrice",
          "ask thrice", "exit", "revert", "nohup"],
 )  # fmt: skip
 def test_a_signal_ends_a_command(

@@ -10,8 +10,8 @@ import pytest
 
 from orchestrator.session.hosts.fleet import Fleet
 from orchestrator.session.signals import signals_end
-from tests.session.command import start, told
-from tests.session.world import Project, Quiet, World
+from tests.session.command import call, start, told
+from tests.session.world import Project, Quiet, World, wait_for
 
 BACK = {
     "connect": "nothing was written, server was not touched",
@@ -25,7 +25,7 @@ BACK = {
         (signal.SIGINT, "connect"),
         (signal.SIGINT, "stage"),
         (signal.SIGHUP, "start"),
-        (signal.SIGTERM, "exercise"),
+        (signal.SIGQUIT, "exercise"),
     ],
     ids=lambda value: getattr(value, "name", value),
 )
@@ -68,6 +68,27 @@ def test_a_second_signal_changes_nothing(world: World, project: Project, tmp_pat
     assert result.code == 130, result.err
 
 
+def test_who_will_not_wait_leaves_the_rest_to_the_guards(
+    single: World, small: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ctrl-\\ puts everything back like Ctrl-C, and pressed again it leaves at once, which is 7."""
+    small.session["lease"] = "4s"
+    with start("run", small.write(), "--runs", tmp_path / "runs") as running:
+        running.wait_line("demo-0: start done")
+        running.send(signal.SIGQUIT)
+        running.wait_line("interrupted: putting everything back")
+        running.send(signal.SIGQUIT)
+        result = running.end()
+    assert (result.code, result.err.splitlines()[-1].partition(";")[0]) == (
+        7,
+        "left at once: what is not back yet is put back by the guard of each host",
+    )
+    wait_for(single.is_back, "the guard")
+    ended = call(monkeypatch, "revert", "--all", "--inventory", small.folder / "inventory.yaml")
+    assert ended.code == 0, ended.err
+    single.assert_as_before()
+
+
 def test_nobody_hears_of_it(single: World, small: Project, tmp_path: Path) -> None:
     """Nobody reads the progress, and the verdict finds no room: the exit code is the session's."""
     with start("run", small.write(), "--runs", tmp_path / "runs", unheard=True) as running:
@@ -77,7 +98,7 @@ def test_nobody_hears_of_it(single: World, small: Project, tmp_path: Path) -> No
     assert not (tmp_path / "state" / "traces").exists()
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT])
 def test_a_signal_that_another_thread_is_handed(number: signal.Signals) -> None:
     """The kernel chooses the thread, and the main one may wait for a host that does not answer."""
     fleet = Fleet([], Quiet())

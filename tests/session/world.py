@@ -40,6 +40,8 @@ class Quiet:
 
     def note(self, text: str) -> None: ...
 
+    def leave(self, text: str) -> None: ...
+
 
 class Project:
     """The files that a user would write for a cluster, to be varied: plain data until `write`."""

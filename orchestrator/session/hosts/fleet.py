@@ -30,6 +30,9 @@ class Progress(Protocol):
     def note(self, text: str) -> None:
         """Something that concerns the whole session."""
 
+    def leave(self, text: str) -> None:
+        """Say this and end the process at once, with hosts in any state: so its user wants it."""
+
 
 class FleetFailure(Exception):
     """A stage failed on at least one host; the others have finished theirs."""

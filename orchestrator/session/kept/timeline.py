@@ -31,6 +31,11 @@ class Timeline:
         self._write(text=text)
         self._onward.note(text)
 
+    def leave(self, text: str) -> None:
+        """The end of the process, on its way."""
+        self._write(text=text)
+        self._onward.leave(text)
+
     def _write(self, **event: str) -> None:
         at_s = round(time.monotonic() - self._began, 3)
         self._run_dir.append(NAME, {"at_s": at_s, "wall_s": round(time.time(), 3), **event})
