@@ -21,6 +21,7 @@ from orchestrator.model.inventory import (
     Ready,
     Server,
 )
+from orchestrator.model.near import find_near
 from orchestrator.spec.document import Document, Place
 from orchestrator.spec.fields import (
     Duration,
@@ -37,7 +38,7 @@ from orchestrator.spec.fields import (
     Words,
 )
 from orchestrator.spec.placeholders import find_misplaced
-from orchestrator.spec.problems import find_near, raise_problems, suggest, validate
+from orchestrator.spec.problems import raise_problems, suggest, validate
 from orchestrator.spec.reader import read_document
 
 

@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.errors import FileError, FileErrors
+from orchestrator.model.near import find_near
 from orchestrator.spec.fields import Strict
 from orchestrator.spec.inventory import InventoryKeys, read_inventory
 from orchestrator.spec.patch import PatchKeys, read_patch
-from orchestrator.spec.problems import MARKS, find_near
+from orchestrator.spec.problems import MARKS
 from orchestrator.spec.project import load_project
 from orchestrator.spec.reader import read_document
 from orchestrator.spec.session import SessionKeys

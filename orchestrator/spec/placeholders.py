@@ -9,9 +9,9 @@ from typing import Any
 
 from orchestrator.errors import FileError
 from orchestrator.model.inventory import ARGS, PLACEHOLDERS
+from orchestrator.model.near import find_near
 from orchestrator.model.source import Span
 from orchestrator.spec.document import Document, Place
-from orchestrator.spec.problems import find_near
 
 _NAMES = tuple(text.strip("{}") for text in (*PLACEHOLDERS, ARGS))
 # `${host}` is a shell's own variable, `{{host}}` a template's.

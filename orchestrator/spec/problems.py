@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import typing
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
@@ -10,6 +9,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from orchestrator.errors import FileError, FileErrors
+from orchestrator.model.near import find_near
 from orchestrator.spec.document import Document, Float, Int, Place
 from orchestrator.spec.fields import Strict
 from orchestrator.spec.reader import sort_problems
@@ -43,14 +43,6 @@ def suggest(word: str, known: Iterable[str]) -> list[str]:
     """A hint that names the nearest known word, or nothing."""
     near = find_near(word, known)
     return [f"did you mean `{near}`?"] if near else []
-
-
-def find_near(word: str, known: Iterable[str]) -> str | None:
-    """The known word that `word` was probably meant to be."""
-    by_fold = {name.lower().replace("_", "-"): name for name in known}
-    folded = word.lower().replace("_", "-")
-    near = difflib.get_close_matches(folded, by_fold, n=1, cutoff=0.6)
-    return by_fold[near[0]] if near else None
 
 
 def validate(

@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from orchestrator.errors import FileError
+from orchestrator.model.near import find_near
 from orchestrator.spec.code import find_metavariables
 from orchestrator.spec.document import Document, Int, Place
-from orchestrator.spec.problems import find_near
 
 _ACTIONS = ("probe", "insert", "replace", "delete", "return", "wrap", "decorate", "import")
 _POSITIONS = ("before", "after", "at", "replace", "delete", "wrap")

@@ -9,6 +9,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field
 
 from orchestrator.errors import FileError
+from orchestrator.model.near import find_near
 from orchestrator.model.session import Request, Restart, Session, Until
 from orchestrator.spec.document import Document, Place, as_plain
 from orchestrator.spec.fields import (
@@ -23,7 +24,7 @@ from orchestrator.spec.fields import (
     Word,
     Words,
 )
-from orchestrator.spec.problems import find_near, raise_problems, validate
+from orchestrator.spec.problems import raise_problems, validate
 from orchestrator.spec.reader import read_document
 
 # Words that Python or older YAML would not take for text; here they are text and seldom meant so.

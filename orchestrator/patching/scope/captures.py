@@ -5,13 +5,13 @@ from __future__ import annotations
 import ast
 import builtins
 import contextlib
-import difflib
 import symtable
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from orchestrator.errors import PatchError
+from orchestrator.model.near import find_near
 from orchestrator.model.patch import Capture, Probe
 from orchestrator.model.source import Span
 from orchestrator.patching.reading import kind_of
@@ -276,9 +276,9 @@ def _did_you_mean(name: str, real: str, standing: Standing) -> list[str]:
     local += [s.get_name() for s in standing.table.get_symbols() if s.is_free()]
     module = [s.get_name() for s in standing.tables[0].get_symbols() if _binds(s)]
     for names in (local, module, dir(builtins)):
-        near = difflib.get_close_matches(name, names, 1, 0.7)
-        if near:
-            hints.append(f"did you mean `{near[0]}`?")
+        near = find_near(name, names, 0.7)
+        if near is not None:
+            hints.append(f"did you mean `{near}`?")
             break
     return hints
 
