@@ -137,10 +137,7 @@ def _make_lease(before: Optional[Lease], by: str) -> Lease:
 
 
 def run_tail(
-    session: SessionState,
-    force: bool = False,
-    trace: Trace = lambda text: None,
-    again: bool = False,
+    session: SessionState, force: bool = False, trace: Trace = lambda _: None, again: bool = False
 ) -> Value:
     """Everything up to the original server, each part tried whatever became of the others.
 
