@@ -7,6 +7,7 @@ import pickle
 import pytest
 
 from orchestrator.errors import (
+    DiskError,
     FileError,
     FileErrors,
     FleetError,
@@ -32,6 +33,7 @@ ERRORS = [
     StandsAlreadyError("g", state="already there", span=SPAN),
     HOST,
     FleetError("h", [HOST]),
+    DiskError("k", hints=("h",)),
     SessionError("i", hints=("h",)),
     RevertIncompleteError("j", outcomes=(), remaining=("a: b",), errors=(HOST,)),
 ]
