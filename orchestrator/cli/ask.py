@@ -29,7 +29,7 @@ from orchestrator.session import asking
 from orchestrator.session.answer.evidence import value_text
 from orchestrator.session.engine import Engine
 from orchestrator.session.hosts.contact import close_contacts, open_contacts, unreached
-from orchestrator.session.undo import is_of
+from orchestrator.session.left.parts import is_of
 from orchestrator.spec.fields import parse_expression
 from orchestrator.spec.project import Project, load_project
 from orchestrator.transport.routes import open_transport

@@ -11,7 +11,7 @@ from orchestrator.cli.render import say
 from orchestrator.cli.revert import read_session_hosts, show_outcomes
 from orchestrator.model.outcome import ExitCode
 from orchestrator.session.hosts.contact import close_contacts, open_contacts
-from orchestrator.session.undo import keep_sessions
+from orchestrator.session.left.keeping import keep_sessions
 from orchestrator.transport.routes import open_transport
 
 

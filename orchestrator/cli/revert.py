@@ -21,7 +21,8 @@ from orchestrator.session.hosts.contact import (
     open_contacts,
 )
 from orchestrator.session.kept.ending import outcome_line
-from orchestrator.session.undo import Undo, Wanted, all_sessions, find_answering, is_of
+from orchestrator.session.left.parts import Wanted, all_sessions, find_answering, is_of
+from orchestrator.session.left.undo import Undo
 from orchestrator.transport.routes import open_transport
 
 

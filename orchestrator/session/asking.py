@@ -17,7 +17,7 @@ from orchestrator.model.patch import Capture, Probe
 from orchestrator.model.record import Record
 from orchestrator.session.engine import Engine
 from orchestrator.session.hosts.contact import Contact, join_errors, tell_files, tell_server
-from orchestrator.session.undo import Left, Part, Wanted, group_sessions
+from orchestrator.session.left.parts import Left, Part, Wanted, group_sessions
 
 _ATTACH_S = 20.0
 _POLL_S = 0.1

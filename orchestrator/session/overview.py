@@ -14,7 +14,7 @@ from orchestrator.servers.base import Found, Life, shown
 from orchestrator.servers.survey import read_sight
 from orchestrator.session.hosts.contact import Contact
 from orchestrator.session.hosts.member import Member
-from orchestrator.session.steps.observe import LOOK_S, find_life, locate
+from orchestrator.session.steps.locating import LOOK_S, find_life, locate
 
 _THREADS = 32
 

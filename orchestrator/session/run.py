@@ -36,7 +36,7 @@ from orchestrator.session.hosts.pause import blame_pause
 from orchestrator.session.kept.ending import Ending
 from orchestrator.session.kept.rundir import RunDir, full_disk
 from orchestrator.session.signals import signals_end
-from orchestrator.session.steps import lives, observe, stages
+from orchestrator.session.steps import leftovers, lives, observe, stages
 from orchestrator.session.steps.links import note_compiled, note_links
 from orchestrator.session.steps.tail import Tail
 from orchestrator.session.steps.watch import Watch
@@ -148,7 +148,7 @@ class Run:
         fleet, job = self.fleet, self.job
         fleet.each("connect", observe.connect(job.transport), may_leave=True)
         if writes:
-            fleet.each("leftovers", observe.end_leftovers)
+            fleet.each("leftovers", leftovers.end_leftovers)
         install = job.inventory.installs[job.server.install]
         restart = job.session.restart
         first = fleet.members[0]

@@ -27,7 +27,7 @@ from orchestrator.session.asking import (
     tell_states,
 )
 from orchestrator.session.hosts.contact import Contact
-from orchestrator.session.undo import is_of
+from orchestrator.session.left.parts import is_of
 from tests.session.command import Result, call, told
 from tests.session.world import Project, World
 

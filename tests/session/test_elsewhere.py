@@ -7,7 +7,9 @@ from typing import Any
 from orchestrator.errors import HostError
 from orchestrator.model.inventory import Host, Inventory
 from orchestrator.session.hosts.contact import Contact
-from orchestrator.session.undo import Undo, all_sessions, find_answering, keep_sessions
+from orchestrator.session.left.keeping import keep_sessions
+from orchestrator.session.left.parts import all_sessions, find_answering
+from orchestrator.session.left.undo import Undo
 from tests.session.test_undo import CLEAN, FAILED, FakeAgent, Heard, left_on
 
 NAME = "20260101-000000-q-aaaaaaaa"

@@ -10,7 +10,7 @@ from orchestrator.agent.client import Reply
 from orchestrator.errors import HostError
 from orchestrator.model.inventory import Host, Install, LaunchAdopt, Server
 from orchestrator.session.hosts.member import Member
-from orchestrator.session.steps.observe import _refuse_leftovers, blame_session, end_leftovers
+from orchestrator.session.steps.leftovers import blame_session, end_leftovers, refuse_leftovers
 from tests.session.test_regain import BACK, LOCK, left
 
 
@@ -164,7 +164,7 @@ def test_a_session_whose_server_is_not_back_is_not_ended() -> None:
     ):  # fmt: skip
         seen["expired"] = expired
         with pytest.raises(HostError) as caught:
-            _refuse_leftovers(member)
+            refuse_leftovers(member)
         error = caught.value
         assert (error.code, error.message, error.notes, error.hints) == said
 
@@ -184,10 +184,10 @@ def test_an_install_that_another_machine_holds(lock: str | None) -> None:
 
     member.agent = Seen()  # type: ignore[assignment]
     if lock is None:
-        _refuse_leftovers(member)
+        refuse_leftovers(member)
         return
     with pytest.raises(HostError) as refused:
-        _refuse_leftovers(member)
+        refuse_leftovers(member)
     error = refused.value
     assert (error.code, error.message, error.notes, error.hints) == (
         "locked",

@@ -12,10 +12,11 @@ from orchestrator.diagnostics import render_outcomes
 from orchestrator.errors import HostError
 from orchestrator.model.inventory import Host, Inventory, LaunchAdopt, LaunchCommand, Server
 from orchestrator.model.outcome import Outcome, is_as_before
-from orchestrator.session import undo
 from orchestrator.session.hosts.contact import Contact
+from orchestrator.session.left import undo
+from orchestrator.session.left.parts import all_sessions
+from orchestrator.session.left.undo import Undo
 from orchestrator.session.steps import stages, tail
-from orchestrator.session.undo import Undo, all_sessions
 
 SERVER = Server("k", "i", ("k0", "k1"), LaunchAdopt(), "http://127.0.0.1:30000")
 CLEAN = {"files": [], "verified": True}

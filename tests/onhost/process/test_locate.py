@@ -14,7 +14,7 @@ from orchestrator.onhost.agent.files import effective
 from orchestrator.onhost.agent.look import locate as locate_module
 from orchestrator.onhost.agent.look.locate import check_code, locate
 from orchestrator.onhost.agent.refusal import Refusal
-from orchestrator.session.steps.observe import LOOK_S
+from orchestrator.session.steps.locating import LOOK_S
 
 from .conftest import OTHER_PYTHONS, Stage
 

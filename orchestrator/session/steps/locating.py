@@ -1,0 +1,100 @@
+"""Finding a member's server, and the install that it imports."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from orchestrator.errors import HostError
+from orchestrator.model.inventory import Install, LaunchCommand, Server
+from orchestrator.model.session import Restart
+from orchestrator.servers.base import Found, debug_life, find, find_port
+from orchestrator.servers.ports import require_port
+from orchestrator.session.hosts.member import Member
+
+# All files of a package are read, an interpreter starts from a slow disk, and drivers of GPUs that
+# sleep take seconds to answer.
+LOOK_S = 60.0
+# What the inventory's entry of the server may be wrong about.
+ABOUT_SERVER = (
+    *("server-not-found", "server-ambiguous", "server-in-part", "not-restorable", "port-taken"),
+)
+
+
+def find_life(
+    member: Member,
+    server: Server,
+    install: Install,
+    nodes: int,
+    restart: Restart | None = None,
+    meeting: str | None = None,
+) -> Found:
+    """Find the member's part of the server; errors name the inventory's line of the server.
+
+    Its port must be free for it once it is stopped, also with what `restart` changes.
+    """
+    try:
+        found = find(member.channel, server, install, member.host, member.rank, nodes, meeting)
+        if member.rank == 0:
+            life = found.original if restart is None else debug_life(found.original, restart)
+            require_port(member.channel, find_port(server), found.description, life)
+        return found
+    except HostError as error:
+        if error.code in ABOUT_SERVER:
+            error.span = server.span
+        raise
+
+
+def locate(member: Member, server: Server, install: Install) -> Mapping[str, Any]:
+    """Ask the interpreter that serves (or would serve) where the package stands."""
+    assert member.found is not None
+    running = member.found.description
+    args: dict[str, Any] = {
+        "python": install.python,
+        "package": install.package,
+        "pid": running["pid"] if running else None,
+        "env": {},
+        "cwd": None,
+    }
+    if running is None and isinstance(server.launch, LaunchCommand):
+        args["env"] = dict(member.found.original.env_set)
+        args["cwd"] = member.found.original.cwd
+        args["program"] = member.found.original.argv[0]
+        args["python"] = install.python or args["program"]
+    value: Mapping[str, Any]
+    try:
+        value = member.channel.call("locate", args, timeout_s=LOOK_S).value
+    except HostError as error:
+        raise with_place(error, install) from None
+    if value["other"] is not None:
+        raise _other_copy(member.name, server, install, value)
+    return value
+
+
+def _other_copy(host: str, server: Server, install: Install, value: Mapping[str, Any]) -> HostError:
+    other = value["other"]
+    error = HostError(
+        f"server `{server.name}` imports `{install.package}` from {other['package_dir']}, and"
+        f" `python` of install `{install.name}` from {value['package_dir']}",
+        host=host,
+        code="other-copy",
+        notes=[f"the server is run by {other['python']}, and `python` is {value['python']}"],
+        hints=[f"write `python: {other['python']}`, or leave `python` out for a server that runs"],
+    )
+    error.span = install.span
+    return error
+
+
+def with_place(error: HostError, install: Install) -> HostError:
+    """The error of a look for this install, with the line of the inventory to correct."""
+    key = {"no-interpreter": "python", "not-installed": "package"}.get(error.code)
+    if key is not None:
+        error.span = install.span
+        error.hints = (
+            *error.hints,
+            f"correct `python` of install `{install.name}` in the inventory"
+            if key == "python"
+            else f"install `{install.package}` for that interpreter, or correct `python` or"
+            f" `package` of install `{install.name}` in the inventory",
+        )
+    return error
