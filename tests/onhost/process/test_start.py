@@ -6,6 +6,7 @@ import json
 import os
 import resource
 import signal
+import stat
 import sys
 from pathlib import Path
 
@@ -266,7 +267,53 @@ def test_a_log_that_became_a_link_is_opened_as_the_server(stage: Stage, open_dir
     (open_dir / "log").symlink_to(secret)
     with pytest.raises(Refusal) as refused:
         process.start(found, None, None)
-    assert refused.value.message == "the server was not started: its output: Permission denied"
+    said = f"the server was not started: its output: `{open_dir}/log`: Permission denied"
+    assert refused.value.message == said
+
+
+@pytest.mark.parametrize(
+    ("put", "kind"),
+    [
+        (os.mkfifo, "a pipe"),
+        (lambda path: os.mknod(path, stat.S_IFSOCK | 0o600), "a socket"),
+        (os.mkdir, "a directory"),
+        (lambda path: os.symlink("/dev/full", path), "a device"),
+    ],
+    ids=["pipe", "socket", "directory", "device"],
+)
+def test_a_log_in_whose_place_something_else_lies(stage: Stage, tmp_path, put, kind):
+    """What is no file any more is named, whoever opens it: a pipe without a reader hangs nobody."""
+    path = tmp_path / "log"
+    with open(path, "ab") as log:
+        found = describe(stage.spawn("", stdout=log).pid)
+    path.unlink()
+    put(path)
+    for given, place in ((None, f"its output: `{path}`"), (str(path), f"cannot open `{path}`")):
+        with pytest.raises(Refusal) as refused:
+            process.start(found, given, None)
+        expected = f"the server was not started: {place}: it is {kind}, not a file"
+        assert refused.value.message == expected
+
+
+def test_a_log_that_lost_the_name_it_was_opened_by(stage: Stage, tmp_path):
+    """A hard link keeps the file, but nobody can open it by its name: as good as deleted."""
+    path = tmp_path / "log"
+    with open(path, "ab") as log:
+        child = stage.spawn("", stdout=log)
+    os.link(path, tmp_path / "kept")
+    path.unlink()
+    found = describe(child.pid)
+    assert (found["restorable"], found["why"]) == (
+        False,
+        "its stdout goes to a file that was deleted",
+    )
+
+
+def test_a_log_whose_name_ends_like_that_of_a_deleted_one(stage: Stage, tmp_path):
+    """The kernel's mark at the end of a name is one only where there is no such file."""
+    with open(tmp_path / "log (deleted)", "ab") as log:
+        found = describe(stage.spawn("", stdout=log).pid)
+    assert (found["restorable"], found["why"]) == (True, "")
 
 
 def test_how_a_child_ended_is_known(tmp_path):

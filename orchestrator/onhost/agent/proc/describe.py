@@ -177,7 +177,7 @@ def describe_output(pid: int, fd: int) -> Description:
         output["path"] = target
     output.update(device=stat.st_dev, inode=stat.st_ino)
     if output["kind"] == "file":
-        output["deleted"] = stat.st_nlink == 0
+        output["deleted"] = stat.st_nlink == 0 or _is_unnamed(target, stat)
         output["mode"] = stat_module.S_IMODE(stat.st_mode)
     flags = re.search(
         rb"flags:\s*(\d+)", procfs.read_bytes("/proc/%d/fdinfo/%d" % (pid, fd)) or b""
@@ -185,6 +185,16 @@ def describe_output(pid: int, fd: int) -> Description:
     if flags:
         output["append"] = bool(int(flags.group(1), 8) & os.O_APPEND)
     return output
+
+
+def _is_unnamed(target: str, stat: os.stat_result) -> bool:
+    """Whether an open file lost the name it was opened by; a hard link may keep it all the same."""
+    if not target.endswith(" (deleted)"):
+        return False
+    try:
+        return not os.path.samestat(os.stat(procfs.to_bytes(target)), stat)
+    except OSError:
+        return True
 
 
 def _kind(stat: os.stat_result, target: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import errno
 import os
 import signal
 import stat as stat_module
@@ -121,9 +122,43 @@ def _make_launch(description: Mapping[str, Any], change: Change) -> Launch:
     return Launch(executable, words, environ, folder, description, {})
 
 
+def open_log(path: str, mode: int) -> int:
+    """A file to append to, made where there is none; raises `OSError` where anything else is.
+
+    A pipe that nobody reads would hold the opener for ever, and a device takes words as orders.
+    """
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+    name = procfs.to_bytes(path)
+    # Opening is an act already where it is a device: looked at first, and what was opened again.
+    try:
+        _require_file(os.stat(name))
+    except FileNotFoundError:
+        pass
+    opened = os.open(name, flags, mode)
+    try:
+        _require_file(os.fstat(opened))
+        os.set_blocking(opened, True)
+    except OSError:
+        os.close(opened)
+        raise
+    return opened
+
+
+def _require_file(stat: os.stat_result) -> None:
+    if stat_module.S_ISREG(stat.st_mode):
+        return
+    kinds = (
+        (stat_module.S_ISFIFO, "a pipe"),
+        (stat_module.S_ISSOCK, "a socket"),
+        (stat_module.S_ISDIR, "a directory"),
+    )
+    found = next((name for test, name in kinds if test(stat.st_mode)), "a device")
+    raise OSError(errno.EINVAL, "it is %s, not a file" % found)
+
+
 def _open_given(path: str) -> int:
     try:
-        return os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        return open_log(path, 0o600)
     except OSError as error:
         reason = "cannot open `%s`: %s" % (path, error.strerror)
         raise Refusal("start-failed", "the server was not started: %s" % reason) from None
@@ -240,15 +275,20 @@ def _connect(launch: Launch) -> None:
         if fd in launch.outputs:
             os.dup2(launch.outputs[fd], fd)
         elif output.get("kind") == "file":
-            flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT
-            opened = os.open(procfs.to_bytes(output["path"]), flags, output.get("mode", 0o644))
-            os.dup2(opened, fd)
+            os.dup2(_open_described(output), fd)
         elif output.get("kind") == "closed":
             closed.append(fd)
         else:
             os.dup2(null, fd)
     for fd in closed:
         os.close(fd)
+
+
+def _open_described(output: Mapping[str, Any]) -> int:
+    try:
+        return open_log(output["path"], output.get("mode", 0o644))
+    except OSError as error:
+        raise OSError(error.errno, "`%s`: %s" % (output["path"], error.strerror)) from None
 
 
 def _close_others(writing: int) -> None:

@@ -79,9 +79,7 @@ def _run(words: Sequence[str], change: launch.Change, way: Mapping[str, Any]) ->
     try:
         for path in (change.stdout or way["log"], change.stderr or way["log"]):
             os.makedirs(os.path.dirname(path), 0o700, exist_ok=True)
-            files.append(
-                os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
-            )
+            files.append(launch.open_log(path, 0o600))
         return subprocess.Popen(
             words,
             env=_make_environ(change),
