@@ -161,6 +161,63 @@ TRAPS: dict[str, Trap] = {
 }
 
 
+# Each: the module, the code of the place, the names asked for, the script, and the values of each
+# hit; where a name of the function's has none, a global or builtin spelt alike is not taken for it.
+UNBOUND: dict[str, tuple[str, str, list[str], str, list[list[Any]]]] = {
+    "bound-on-one-way": (
+        "bs = 100\ndef f(flag):\n    if flag:\n        bs = 1\n    z = 2\n    return z\n",
+        "z = 2",
+        ["bs", "[bs for _ in [1]]", "(lambda: bs)()", "bs if flag else 7"],
+        "model.f(1); model.f(0)",
+        [[1, "[1]", 1, 1], [None, None, None, 7]],
+    ),
+    "spelt-like-a-builtin": (
+        "def f(flag):\n    if flag:\n        max = 1\n    z = 2\n    return z\n",
+        "z = 2",
+        ["max", "[max for _ in [1]]", "min(3, 4)"],
+        "model.f(1); model.f(0)",
+        [[1, "[1]", 3], [None, None, 3]],
+    ),
+    "deleted": (
+        "x = 5\ndef f(x):\n    if x:\n        del x\n    z = 2\n    return z\n",
+        "z = 2",
+        ["x"],
+        "model.f(1); model.f(0)",
+        [[None], [0]],
+    ),
+    "the-variable-of-an-empty-loop": (
+        "i = 9\ndef f(xs):\n    for i in xs:\n        pass\n    z = 2\n    return z\n",
+        "z = 2",
+        ["i"],
+        "model.f([1, 2]); model.f([])",
+        [[2], [None]],
+    ),
+    "free-and-not-bound-yet": (
+        "x = 5\ndef f():\n    def g():\n        z = 1\n        return z, lambda: x\n    g()\n"
+        "    x = 7\n    return g()[0]\n",
+        "z = 1",
+        ["x"],
+        "print(model.f())",
+        [[None], [7]],
+    ),
+    "a-function-that-uses-its-names": (
+        "x = 9\ndef f(a):\n    if a:\n        x = a\n    kw = dict(locals())\n    z = 1\n"
+        "    return len(kw)\n",
+        "z = 1",
+        ["x", "z"],
+        "print(model.f(3), model.f(0))",
+        [[None, 1], [None, 1]],
+    ),
+    "a-class-falls-back-to-its-module": (
+        "x = 1\nclass K:\n    if False:\n        x = 2\n    z = 3\n",
+        "z = 3",
+        ["x"],
+        "",
+        [[1]],
+    ),
+}
+
+
 def place(shop: Workshop, source: str, where: dict[str, Any], codes: list[str]) -> None:
     """Put one probe into the module and its table beside it."""
     takes_value = where.pop("takes_value", False)
@@ -196,6 +253,23 @@ def test_a_trap(shop: Workshop, name: str) -> None:
     done = run(shop, source, where, codes, do)
     found = [[text_of(r.values.get(code)) for code in codes] for r in done.of("hit")]
     assert found == expected
+
+
+@pytest.mark.parametrize("name", UNBOUND)
+def test_a_name_without_a_value(shop: Workshop, name: str) -> None:
+    """It is an error entry, never another thing of that name."""
+    source, code, names, do, expected = UNBOUND[name]
+    scope = {"free-and-not-bound-yet": "f.g", "a-class-falls-back-to-its-module": "K"}
+    where = {"scope": scope.get(name, "f"), "position": "after", "code": code}
+    place(shop, source, where, names)
+    done = shop.run(do)
+    assert done.code == 0, done.stderr
+    hits = done.of("hit")
+    assert [[text_of(r.values.get(n)) for n in names] for r in hits] == expected
+    for record in hits:
+        lost = [n for n in names if n not in record.values]
+        assert sorted(record.errors) == sorted(lost)
+        assert all(text.startswith("NameError: ") for text in record.errors.values())
 
 
 def test_a_value_may_be_expected(shop: Workshop) -> None:

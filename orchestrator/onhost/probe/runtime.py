@@ -22,7 +22,7 @@ from typing import Any, Callable, Dict, List, Optional, Tuple
 from .deciding import consider, is_the_servers, report_cut, trouble
 from .records import emit
 from .rendering import describe
-from .sites import Site
+from .sites import Site, without
 from .state import CUT, LIVE, STATE
 from .worker import find_flags, forget_unsure
 
@@ -65,21 +65,23 @@ def off(site: str) -> bool:
 
 def hit(site: str, loc: Dict[str, Any]) -> None:
     """Record what the table asks for at this site, if this hit qualifies."""
-    take(site, loc, sys._getframe(1).f_globals, loc)
+    take(site, loc, sys._getframe(1), loc)
 
 
 def tap(site: str, value: Any, loc: Optional[Dict[str, Any]]) -> Any:
     """Pass a value on, seen as `value` by the expressions of this site, unless it is off."""
     if loc is not None:
-        take(site, dict(loc, value=value), sys._getframe(1).f_globals, loc)
+        take(site, dict(loc, value=value), sys._getframe(1), loc)
     return value
 
 
 tap_group = tap  # around an expression that stood without parentheses: taking it out needs to know
 
 
-def take(site: str, loc: Dict[str, Any], glob: Dict[str, Any], owned: Dict[str, Any]) -> None:
-    """One hit; `owned` is the dict that the frame's `locals()` made, emptied where that is safe."""
+def take(site: str, loc: Dict[str, Any], frame: Any, owned: Dict[str, Any]) -> None:
+    """One hit in this frame; `owned` is the dict that its `locals()` made, emptied where that is
+    safe.
+    """
     if getattr(THREAD, "busy", False):  # an expression reached a site, or a signal handler
         return
     clear = False
@@ -88,7 +90,10 @@ def take(site: str, loc: Dict[str, Any], glob: Dict[str, Any], owned: Dict[str, 
         here = STATE.sites.get(site)
         if here is not None:
             clear = here.clear
-            consider(here, glob, dict(loc) if loc is glob else loc)
+            glob = frame.f_globals
+            loc = dict(loc) if loc is glob else loc
+            missing = here.list_unbound(frame.f_code, loc)
+            consider(here, without(glob, missing) if missing else glob, loc)
     except BaseException as error:
         if is_the_servers(error):
             raise

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import builtins
 import enum
 import sys
 import time
@@ -23,11 +24,13 @@ class Code:
         self.name = name
         self.failure: Optional[Exception] = None
         self.merged = self.plain = False
+        self.names: Set[str] = set()
         try:
             tree = ast.parse("(" + text + "\n)", "<sgldbg>", "eval")
             mangle(tree, owner)
             self.tree = tree
             self.code: Any = compile(tree, "<sgldbg>", "eval")
+            self.names = {n.id for n in ast.walk(tree) if isinstance(n, ast.Name)}
             # A nested scope (comprehension, lambda) would look names up in the globals only.
             self.merged = any(isinstance(c, types.CodeType) for c in self.code.co_consts)
             self.plain = all(isinstance(node, PLAIN) for node in ast.walk(tree))
@@ -75,11 +78,27 @@ class Site:
         self.keys: Set[Any] = set()
         self.known: Set[Any] = set()  # values of `once_per` that need no further look
         self.key_code = join(self.once_per)
+        asked = [*self.capture, *self.once_per, self.when, self.emit_if]
+        asked += [code for pair in self.expect for code in pair]
+        self.names = {name for code in asked if code is not None for name in code.names}
+        self.own: Tuple[Any, List[str]] = (None, [])
         self.skips: Dict[str, int] = {}
         self.skipped: Set[Any] = set()
         self.spent = False
         self.reported = 0
         self.next_report = 0.0
+
+    def list_unbound(self, code: Any, loc: Dict[str, Any]) -> List[str]:
+        """The names asked for that are the code's own and have no value now.
+
+        A global or builtin that is spelt alike is not what they mean there.
+        """
+        known, own = self.own
+        if known is not code:
+            names = {*code.co_varnames, *code.co_cellvars, *code.co_freevars}
+            own = [name for name in self.names if name in names]
+            self.own = (code, own)
+        return [name for name in own if name not in loc]
 
     def raw_keys(self, glob: Dict[str, Any], loc: Dict[str, Any]) -> Optional[Tuple[Any, ...]]:
         """The values of `once_per` in one go, with their types; `None` where one is not simple."""
@@ -93,6 +112,15 @@ class Site:
             if type(value) not in SIMPLE and enum.Enum not in type(value).__mro__:
                 return None
         return with_types(raw)
+
+
+def without(glob: Dict[str, Any], names: List[str]) -> Dict[str, Any]:
+    """The globals with none of these names in them, nor among the builtins."""
+    kept = {name: value for name, value in glob.items() if name not in names}
+    built = glob.get("__builtins__", builtins)
+    built = built if isinstance(built, dict) else vars(built)
+    kept["__builtins__"] = {name: value for name, value in built.items() if name not in names}
+    return kept
 
 
 def with_types(keys: Tuple[Any, ...]) -> Tuple[Any, ...]:

@@ -15,7 +15,7 @@ from orchestrator.model.near import find_near
 from orchestrator.model.patch import Capture, Probe
 from orchestrator.model.source import Span
 from orchestrator.patching.reading import kind_of
-from orchestrator.patching.scope.names import names_bound
+from orchestrator.patching.scope.names import names_bound, names_inside
 from orchestrator.patching.scope.standing import Standing, class_of, mangled
 
 # Calls that cost more than a look, by method name.
@@ -177,10 +177,24 @@ def _free_names(table: symtable.SymbolTable) -> set[str]:
 
 
 def _is_known_outside(name: str, standing: Standing) -> bool:
-    """Whether the module itself binds a name, or Python does."""
+    """Whether the module itself binds a name, or Python does, and nothing in between."""
+    if _is_bound_between(name, standing):
+        return False
     module = standing.tables[0]
     known = _binds(_lookup(module, name)) or _is_global_elsewhere(module, name)
     return known or hasattr(builtins, name) or name in _MODULE_NAMES or _has_star(standing.module)
+
+
+def _is_bound_between(name: str, standing: Standing) -> bool:
+    """Whether a function around the place has the name, or a comprehension or lambda in the
+    statement: that is what the name means there, and not the module's.
+    """
+    real = mangled(name, class_of(standing))
+    for table in standing.tables[1:]:
+        symbol = _lookup(table, real) if kind_of(table) == "function" else None
+        if symbol is not None and (symbol.is_free() or _is_own(symbol)):
+            return True
+    return name in names_inside(standing.place)
 
 
 def _check_name(name: str, asked: _Asked, standing: Standing) -> Iterator[str]:

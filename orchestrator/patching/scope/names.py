@@ -46,6 +46,17 @@ def _binds(item: ast.AST) -> Iterator[str]:
                 yield alias.asname or alias.name.split(".", 1)[0]
 
 
+def names_inside(node: ast.AST) -> set[str]:
+    """The parameters of lambdas and the variables of comprehensions anywhere in a part."""
+    found: set[str] = set()
+    for item in ast.walk(node):
+        if isinstance(item, ast.Lambda):
+            found |= {arg.arg for arg in ast.walk(item.args) if isinstance(arg, ast.arg)}
+        elif isinstance(item, ast.comprehension):
+            found |= {n.id for n in ast.walk(item.target) if isinstance(n, ast.Name)}
+    return found
+
+
 def names_gone(node: ast.AST) -> set[str]:
     """Names that something in a part may take away: `del`, and the end of `except ... as`."""
     gone: set[str] = set()
