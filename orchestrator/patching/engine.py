@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import libcst as cst
@@ -12,13 +12,15 @@ from orchestrator.errors import PatchError
 from orchestrator.model.patch import Probe
 from orchestrator.model.plan import Insertion, Site
 from orchestrator.patching.checking import check_together
-from orchestrator.patching.making.conflicts import Claim, refuse_conflicts
+from orchestrator.patching.making.conflicts import Claim, lies_in, refuse_conflicts
 from orchestrator.patching.making.edits import imported_names, make_imports, runtime_import
+from orchestrator.patching.making.room import make_room
 from orchestrator.patching.making.splice import splice
 from orchestrator.patching.proofs import prove
 from orchestrator.patching.source import Source, read_source
 from orchestrator.patching.structure.match import same_code
-from orchestrator.patching.wanted import Fitted, Wanted, fit
+from orchestrator.patching.structure.walk import Path, Statement
+from orchestrator.patching.wanted import Fitted, Imported, Wanted, fit
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,11 +54,12 @@ def edit_source(source: Source, fitted: Sequence[Fitted]) -> Edited:
         for made, site in zip(f.made, f.sites, strict=False)
     ]
     refuse_conflicts(claims)
-    made = [m for f in fitted for m in f.made]
+    made, roomy = make_room([m for f in fitted for m in f.made], [c.site for c in claims])
+    gone = [m.change.path for m in made if m.change.side == "replace"]
     probes = [f for f in fitted if isinstance(f.wanted.edit.action, Probe)]
-    warnings = [w for f in fitted for w in f.warnings]
+    warnings = [w for f in fitted for w in (*f.warnings, *_left_out(source, f, gone))] + roomy
     imports = [runtime_import(probes[0].wanted.package)] if probes else []
-    imports += _distinct(node for f in fitted for node in f.imports)
+    imports += _distinct(i.node for f in fitted for i in f.imports if not _stays(i, gone))
     if imports:
         first = make_imports(source, imports, [m.change for m in made])
         if first.moves:
@@ -80,6 +83,21 @@ def edit_source(source: Source, fitted: Sequence[Fitted]) -> Edited:
         warnings += check_together(source.file, after, map(_asked, probes))
     told = tuple(dict.fromkeys(warnings))
     return Edited(after, _sha256(after), insertions, _sites(fitted), told)
+
+
+def _stays(imported: Imported, gone: Sequence[Path]) -> Statement | None:
+    """The import of the module itself that no edit takes away."""
+    kept = (s for s in imported.there if not any(lies_in(s.path, path) for path in gone))
+    return next(kept, None)
+
+
+def _left_out(source: Source, fitted: Fitted, gone: Sequence[Path]) -> Iterator[str]:
+    for one in fitted.imports:
+        there = _stays(one, gone)
+        if there is not None:
+            code = source.module.code_for_node(one.node).strip().rstrip("; ")
+            line = source.line_of(there.node)
+            yield f"line {line} of `{source.file}` has `{code}` already"
 
 
 def _asked(fitted: Fitted) -> tuple[str, Probe, PatchError | None]:

@@ -149,6 +149,11 @@ class Source:
         begin, end = self.spans[id(node)]
         return self.code[begin:end]
 
+    def skip_lines(self, offset: int, count: int) -> int:
+        """Where so many lines of the code, from the beginning of one, are over."""
+        line = bisect_right(self._line_starts, offset) - 1
+        return self._line_starts[line + count] if count else offset
+
     def place_of(self, node: cst.CSTNode) -> tuple[int, int]:
         """Line and column of a statement as `ast` counts them: from 1, in UTF-8 bytes from 0."""
         offset = self.offset_of(node)

@@ -22,7 +22,7 @@ from orchestrator.model.patch import (
 from orchestrator.model.plan import Site
 from orchestrator.model.source import Span
 from orchestrator.patching.checking import check_alone
-from orchestrator.patching.finding.anchor import candidates, find_scope
+from orchestrator.patching.finding.anchor import candidates, find_scope, within
 from orchestrator.patching.finding.places import find_places
 from orchestrator.patching.finding.refusals import (
     refuse_bound_names,
@@ -31,19 +31,20 @@ from orchestrator.patching.finding.refusals import (
 )
 from orchestrator.patching.making.edits import (
     Made,
-    find_import,
     make_decorator,
     make_insert,
     make_probe,
     parse_import,
     stands_already,
 )
+from orchestrator.patching.making.presence import find_imports, find_instead, find_replaced
 from orchestrator.patching.making.removal import find_ours, find_taps
-from orchestrator.patching.making.replacing import find_replaced, make_replace
+from orchestrator.patching.making.replacing import make_replace
 from orchestrator.patching.scope.captures import sure_names
 from orchestrator.patching.scope.standing import Standing, class_of, find_standing, may_clear_locals
 from orchestrator.patching.source import Source
 from orchestrator.patching.structure.place import Place
+from orchestrator.patching.structure.walk import Statement
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +60,14 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True)
+class Imported:
+    """One import that is wanted, and where the module has it already."""
+
+    node: cst.BaseSmallStatement
+    there: tuple[Statement, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Fitted:
     """One wanted edit that fits a source: what it makes, at which sites; a site for each."""
 
@@ -66,7 +75,7 @@ class Fitted:
     made: tuple[Made, ...]
     sites: tuple[Site, ...]
     warnings: tuple[str, ...]
-    imports: tuple[cst.BaseSmallStatement, ...] = ()
+    imports: tuple[Imported, ...] = ()
     # Why its captures cannot work, unless other edits of the patch bring what they need.
     doubt: PatchError | None = None
 
@@ -108,20 +117,28 @@ def fit(source: Source, wanted: Wanted) -> Fitted:
 
 def _find(source: Source, wanted: Wanted) -> tuple[Place, ...]:
     """The places of an edit; where what replaces them stands already, that is the error."""
-    action = wanted.edit.action
+    action, anchor = wanted.edit.action, wanted.anchor
     try:
-        places = find_places(source, wanted.anchor, _spans(wanted))
-        nodes = [p.statement.node for p in places]
-        failure = None
+        places = find_places(source, anchor, _spans(wanted))
     except PatchError as error:
         if error.state != "not found" or not isinstance(action, Replace):
             raise
-        scope = find_scope(source, wanted.anchor, _spans(wanted))
-        places, nodes = (), [s.node for s in candidates(source, scope)]
-        failure = error
-    there = find_replaced(action, nodes) if isinstance(action, Replace) else []
+        scope = find_scope(source, anchor, _spans(wanted))
+        inside = within(anchor, scope)
+        nodes = [s.node for s in candidates(source, scope) if inside(s)]
+        there = find_instead(action, anchor.code or "", nodes)
+        _refuse_there(source, wanted, there, (anchor.of if anchor.occurrence == 0 else 1) or 1)
+        raise
+    if isinstance(action, Replace):
+        there = find_replaced(source, action, anchor.code or "", places)
+        _refuse_there(source, wanted, there, len(places))
+    return places
+
+
+def _refuse_there(
+    source: Source, wanted: Wanted, there: Sequence[cst.CSTNode], needed: int
+) -> None:
     if there:
-        needed = len(places) or (wanted.anchor.of if wanted.anchor.occurrence == 0 else 1) or 1
         kind = StandsAlreadyError if len(there) >= needed else PatchError
         raise kind(
             f"the code that replaces stands already in line {source.line_of(there[0])} of "
@@ -130,25 +147,15 @@ def _find(source: Source, wanted: Wanted) -> tuple[Place, ...]:
             span=wanted.anchor.span,
             file=source.file,
         ) from None
-    if failure is not None:
-        raise failure
-    return places
 
 
 def _fit_import(source: Source, wanted: Wanted, action: Import) -> Fitted:
-    """Imports that the module has already are left out, with a word about it."""
-    nodes, warnings = [], []
+    """Where the module has the imports already is noted; they may be left out."""
     if not source.module.body:
         raise PatchError(
             f"`{source.file}` holds no statement", state="not found", span=wanted.anchor.span
         )
-    for node in parse_import(action):
-        line = find_import(source, node)
-        if line is None:
-            nodes.append(node)
-        else:
-            code = source.module.code_for_node(node).strip().rstrip("; ")
-            warnings.append(f"line {line} of `{source.file}` has `{code}` already")
+    imports = tuple(Imported(node, find_imports(source, node)) for node in parse_import(action))
     site = Site(
         site=wanted.edit.site,
         patch=wanted.patch.name,
@@ -158,7 +165,7 @@ def _fit_import(source: Source, wanted: Wanted, action: Import) -> Fitted:
         text=source.line_text(1),
         alternative=wanted.alternative,
     )
-    return Fitted(wanted, (), (site,), tuple(warnings), tuple(nodes))
+    return Fitted(wanted, (), (site,), (), imports)
 
 
 def _spans(wanted: Wanted) -> dict[str, Span]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+import libcst as cst
+
 from orchestrator.errors import PatchError
 from orchestrator.model.patch import Delete, Edit
 from orchestrator.model.plan import Site
@@ -39,10 +41,28 @@ def _pairs(claims: Sequence[Claim]) -> Iterator[tuple[Claim, Claim]]:
 
 
 def _is_inside(change: Change, replacing: Change) -> bool:
-    outer, inner = _keys(replacing.path), _keys(change.path)
-    if inner[: len(outer)] != outer:
+    if not lies_in(change.path, replacing.path):
         return False
-    return len(inner) > len(outer) or change.side not in ("before", "after")
+    beside = change.side in ("before", "after")
+    # Beside the only statement of a line is beside the line.
+    if beside and _is_alone(change.path) and same_place(change.path[:-1], replacing.path):
+        return False
+    return not beside or len(change.path) > len(replacing.path)
+
+
+def _is_alone(path: Path) -> bool:
+    line = path[-1].node
+    return isinstance(line, cst.SimpleStatementLine) and len(line.body) == 1
+
+
+def same_place(path: Path, other: Path) -> bool:
+    """Whether two ways lead to the same."""
+    return _keys(path) == _keys(other)
+
+
+def lies_in(path: Path, outer: Path) -> bool:
+    """Whether what the one path leads to is what the other leads to, or a part of it."""
+    return _keys(path)[: len(outer)] == _keys(outer)
 
 
 def _keys(path: Path) -> list[tuple[int, str, int | None]]:

@@ -190,14 +190,6 @@ def parse_import(action: Import) -> tuple[cst.BaseSmallStatement, ...]:
     return small
 
 
-def find_import(source: Source, node: cst.BaseSmallStatement) -> int | None:
-    """The line where the module itself imports the same already."""
-    for statement in walk_block(source.module, (), nested=False):
-        if same_code(node, statement.node):
-            return source.line_of(statement.node)
-    return None
-
-
 def imported_names(node: cst.BaseSmallStatement) -> Iterator[str]:
     """The names that an import statement binds."""
     names = node.names if isinstance(node, cst.Import | cst.ImportFrom) else ()

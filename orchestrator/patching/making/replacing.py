@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import textwrap
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import libcst as cst
 
@@ -13,14 +13,8 @@ from orchestrator.model.patch import Delete, Replace
 from orchestrator.patching.making.edits import Made, all_small, newline_at, with_newline
 from orchestrator.patching.making.splice import Change
 from orchestrator.patching.source import Source
-from orchestrator.patching.structure.match import Bindings, match, parameter_row, same_code
-from orchestrator.patching.structure.pattern import (
-    PatternError,
-    hole_of,
-    mangle,
-    parse_pattern,
-    run_of,
-)
+from orchestrator.patching.structure.match import Bindings, parameter_row, same_code
+from orchestrator.patching.structure.pattern import hole_of, mangle, run_of
 from orchestrator.patching.structure.place import Place
 
 Line = cst.SimpleStatementLine | cst.BaseCompoundStatement
@@ -36,7 +30,7 @@ def make_replace(source: Source, place: Place, action: Replace | Delete) -> Made
     Raises `PatchError` where the code cannot be parsed or holds a metavariable that the anchor
     does not bind (state `parse`), or needs lines that the place has not (state `refused`).
     """
-    lines = _lines(source, place, action)
+    lines = fill(source, place, action)
     newline = newline_at(place)
     if newline is not None:
         lines = tuple(with_newline(n, newline) for n in lines)
@@ -65,27 +59,8 @@ def make_replace(source: Source, place: Place, action: Replace | Delete) -> Made
     return Made(change, moves=_height(source, old) != _height(source, nodes))
 
 
-def find_replaced(action: Replace, nodes: Iterable[cst.CSTNode]) -> list[cst.CSTNode]:
-    """The statements that read as the replacement does, whatever its metavariables stand for.
-
-    A replacement that names nothing, like `pass`, stands in many places for reasons of its own.
-    """
-    try:
-        pattern = parse_pattern(action.code)
-    except PatternError:
-        return []
-    if pattern.is_header or not pattern.is_statement or not _names_something(pattern.node):
-        return []
-    return [n for n in nodes if match(pattern, n) is not None]
-
-
-def _names_something(node: cst.CSTNode) -> bool:
-    if isinstance(node, cst.Name) and node.value not in ("None", "True", "False"):
-        return hole_of(node) is None and run_of(node) is None
-    return any(_names_something(child) for child in node.children)
-
-
-def _lines(source: Source, place: Place, action: Replace | Delete) -> tuple[Line, ...]:
+def fill(source: Source, place: Place, action: Replace | Delete) -> tuple[Line, ...]:
+    """What takes the place of the anchor, its metavariables filled in; errors of `make_replace`."""
     if isinstance(action, Delete):
         return (cst.SimpleStatementLine([cst.Pass()]),)
     try:

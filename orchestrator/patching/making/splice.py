@@ -102,6 +102,7 @@ def _replaced(source: Source, woven: Woven, marker: Marker, offsets: Sequence[in
         start = offsets[marker.begins[one.new[0]]]
         end = offsets[min(marker.ends[one.new[-1]], len(offsets) - 1)]
         begin, stop = source.spans[one.old]
+        begin = source.skip_lines(begin, one.left)
         ranges.append(_Range(start, end, source.code[begin:stop]))
     return ranges
 

@@ -34,10 +34,14 @@ class Wrap:
 
 @dataclass(frozen=True, slots=True)
 class Replaced:
-    """New nodes in the place of an old one, by their ids."""
+    """New nodes in the place of an old one, by their ids.
+
+    `left`: so many comment lines above the old one stand above something else now.
+    """
 
     new: tuple[int, ...]
     old: int
+    left: int = 0
 
 
 @dataclass
@@ -221,6 +225,7 @@ class Weaver:
         for number, spot in enumerate(_spots(body, changes)):
             new, node = [n.deep_clone() for n in spot.before], spot.node
             above = getattr(node, "leading_lines", ())
+            left = len(above) if new else 0
             if new and above:
                 own = getattr(new[0], "leading_lines", ())
                 new[0] = new[0].with_changes(leading_lines=(*above, *own))
@@ -232,18 +237,18 @@ class Weaver:
                 own = getattr(instead[0], "leading_lines", ())
                 instead[0] = instead[0].with_changes(leading_lines=(*above, *own))
             for one in instead:
-                self.replace(old[number], one)
+                self.replace(old[number], one, left)
             out += instead or [node]
             out += (self.woven.mark(n.deep_clone()) for n in spot.after)
         return out
 
-    def replace(self, old: cst.CSTNode, new: cst.CSTNode) -> None:
+    def replace(self, old: cst.CSTNode, new: cst.CSTNode, left: int = 0) -> None:
         """Note that a node stands, with those noted before it, in the place of an old one."""
         done = self.woven.replaced
         if done and done[-1].old == id(old):
-            done[-1] = Replaced((*done[-1].new, self.woven.keep(new)), id(old))
+            done[-1] = Replaced((*done[-1].new, self.woven.keep(new)), id(old), left)
         else:
-            done.append(Replaced((self.woven.keep(new),), id(old)))
+            done.append(Replaced((self.woven.keep(new),), id(old), left))
 
 
 def needs_group(node: cst.CSTNode) -> bool:

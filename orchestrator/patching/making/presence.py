@@ -1,0 +1,136 @@
+"""Whether what an edit brings stands in a file already: said only where that can be told."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+import libcst as cst
+
+from orchestrator.model.patch import Replace
+from orchestrator.patching.making.replacing import fill
+from orchestrator.patching.source import Source
+from orchestrator.patching.structure.match import match, same_code
+from orchestrator.patching.structure.pattern import (
+    Pattern,
+    PatternError,
+    hole_of,
+    parse_pattern,
+    run_of,
+)
+from orchestrator.patching.structure.place import Place
+from orchestrator.patching.structure.walk import Statement, walk_block
+
+# What a statement gives names to, by the fields of its node.
+_BOUND: dict[type[cst.CSTNode], tuple[str, ...]] = {
+    cst.Assign: ("targets",),
+    cst.AnnAssign: ("target", "annotation"),
+    cst.AugAssign: ("target",),
+    cst.NamedExpr: ("target",),
+    cst.For: ("target",),
+    cst.CompFor: ("target",),
+    cst.WithItem: ("asname",),
+    cst.ExceptHandler: ("name",),
+    cst.FunctionDef: ("name",),
+    cst.ClassDef: ("name",),
+}
+# What a module runs whatever is true; an `if TYPE_CHECKING:` binds no name while a server runs.
+_ALWAYS = (cst.Module, cst.SimpleStatementLine, cst.BaseSuite, cst.Try, cst.TryStar, cst.With,
+           cst.Finally)  # fmt: skip
+
+
+def find_replaced(
+    source: Source, action: Replace, anchor: str, places: Sequence[Place]
+) -> list[cst.CSTNode]:
+    """Of the places that the anchor fits, those that are as the replacement would have them.
+
+    A replacement that reads like every statement of the anchor, as `y = $A` does for `y = g($A)`,
+    tells nothing by its form: such a place is done only where replacing would not change it.
+    """
+    pattern = _replacement(action)
+    if pattern is None:
+        return []
+    if _fits_all(pattern, anchor):
+        return [p.statement.node for p in places if _changes_nothing(source, p, action)]
+    named = _names_something(pattern.node)
+    return [
+        n for n in (p.statement.node for p in places) if named and match(pattern, n) is not None
+    ]
+
+
+def find_instead(action: Replace, anchor: str, nodes: Iterable[cst.CSTNode]) -> list[cst.CSTNode]:
+    """Where the anchor fits nowhere, the statements that show that it was replaced before.
+
+    Only a replacement that says more than its anchor shows that, and one that names something: of
+    code with metavariables, beside what it assigns to. `y = $A` and `return $A` read like many
+    statements that stand for reasons of their own.
+    """
+    pattern = _replacement(action)
+    if pattern is None or _fits_all(pattern, anchor):
+        return []
+    skip = _BOUND if _has_holes(pattern.node) else {}
+    if not _names_something(pattern.node, skip):
+        return []
+    return [n for n in nodes if match(pattern, n) is not None]
+
+
+def find_imports(source: Source, node: cst.BaseSmallStatement) -> tuple[Statement, ...]:
+    """Where the module itself imports the same already, whatever branches it takes."""
+    return tuple(
+        statement
+        for statement in walk_block(source.module, (), nested=False)
+        if same_code(node, statement.node)
+        and all(isinstance(step.node, _ALWAYS) for step in statement.path)
+    )
+
+
+def _replacement(action: Replace) -> Pattern | None:
+    """The replacement as a pattern, where it is one statement."""
+    try:
+        pattern = parse_pattern(action.code)
+    except PatternError:
+        return None
+    return pattern if pattern.is_statement and not pattern.is_header else None
+
+
+def _fits_all(pattern: Pattern, anchor: str) -> bool:
+    """Whether a pattern fits whatever the anchor fits: the anchor's holes are code to it."""
+    return match(pattern, parse_pattern(anchor).node) is not None
+
+
+def _changes_nothing(source: Source, place: Place, action: Replace) -> bool:
+    lines = fill(source, place, action)
+    made: cst.CSTNode = lines[0]
+    if isinstance(made, cst.SimpleStatementLine) and len(made.body) == 1:
+        made = made.body[0]
+    return len(lines) == 1 and same_code(made, place.statement.node)
+
+
+def _names_something(
+    node: cst.CSTNode, skip: dict[type[cst.CSTNode], tuple[str, ...]] | None = None
+) -> bool:
+    """Whether code holds a name that is no metavariable; `skip`: fields that do not count."""
+    return any(
+        isinstance(n, cst.Name)
+        and n.value not in ("None", "True", "False")
+        and hole_of(n) is None
+        and run_of(n) is None
+        for n in _walk(node, skip or {})
+    )
+
+
+def _has_holes(node: cst.CSTNode) -> bool:
+    return any(hole_of(n) is not None or run_of(n) is not None for n in _walk(node, {}))
+
+
+def _walk(
+    node: cst.CSTNode, skip: dict[type[cst.CSTNode], tuple[str, ...]]
+) -> Iterator[cst.CSTNode]:
+    waiting = [node]
+    while waiting:
+        current = waiting.pop()
+        yield current
+        left_out: set[int] = set()
+        for field in skip.get(type(current), ()):
+            value = getattr(current, field)
+            left_out.update(map(id, value if isinstance(value, list | tuple) else [value]))
+        waiting.extend(c for c in current.children if id(c) not in left_out)

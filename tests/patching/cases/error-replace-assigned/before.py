@@ -1,0 +1,3 @@
+def f(x):
+    z = x
+    return z

@@ -1,0 +1,3 @@
+def f(x):
+    y = swap(x, (x))
+    return y

@@ -1,0 +1,4 @@
+def f(x):
+    y = scale(x, 2)
+    w = 1
+    return y

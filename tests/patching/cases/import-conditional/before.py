@@ -1,0 +1,7 @@
+from typing import TYPE_CHECKING
+try:
+    import torch
+except ImportError:
+    import numpy
+if TYPE_CHECKING:
+    import json

@@ -1,0 +1,5 @@
+import os; import sys; pass
+import sys as system
+import sys as system
+def f():
+    return os.sep, sys.path

@@ -1,0 +1,5 @@
+import os
+import sys
+import sys as system
+def f():
+    return os.sep, sys.path
