@@ -7,8 +7,10 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from orchestrator.errors import OrchestratorError
 from orchestrator.model.inventory import PLACEHOLDERS, Host, LaunchCommand
 from orchestrator.model.session import Restart
+from orchestrator.servers.options import UnclearValuesError, is_flag, take_option
 
 MASK = "[secret]"
 # Each health poll runs the model otherwise, and its records would drown those of the session.
@@ -65,22 +67,10 @@ def fill_words(words: Sequence[str], host: Host, rank: int, nodes: int) -> tuple
 def debug_life(original: Life, restart: Restart) -> Life:
     """The original life with a session's changes; flags that are added twice are replaced.
 
-    Health polls are kept from running the model unless the session says otherwise.
+    Health polls are kept from running the model unless the session says otherwise. Raises
+    `OrchestratorError` where nobody can tell which words belong to a flag.
     """
-    argv = list(original.argv)
-    notes: list[str] = []
-    for flag in restart.remove_args:
-        name = flag.partition("=")[0]
-        if not _remove(argv, name):
-            notes.append(f"`{name}` is not among its arguments: nothing to remove")
-    for group in _group(restart.add_args):
-        name = group[0].partition("=")[0]
-        removed = _remove(argv, name) if name.startswith("-") else []
-        if removed and removed != group:
-            was, now = (join(_mask_words(words)) for words in (removed, group))
-            notes.append(f"`{was}` is replaced by `{now}`")
-    slot = len(argv) if original.slot is None else min(original.slot, len(argv))
-    argv[slot:slot] = restart.add_args
+    argv, notes = _change_arguments(original, restart)
     env = {**_DEBUG_ENV, **restart.env}
     env_set = {**original.env_set, **{n: v for n, v in env.items() if v is not None}}
     unset = [name for name, value in env.items() if value is None]
@@ -89,11 +79,44 @@ def debug_life(original: Life, restart: Restart) -> Life:
     kept = [name for name in original.env_unset if name not in env]
     return replace(
         original,
-        argv=tuple(argv),
+        argv=argv,
         env_set=env_set,
         env_unset=(*kept, *unset),
         notes=(*original.notes, *notes),
     )
+
+
+def _change_arguments(original: Life, restart: Restart) -> tuple[tuple[str, ...], list[str]]:
+    slot = len(original.argv) if original.slot is None else original.slot
+    line: list[str | None] = [*original.argv[:slot], None, *original.argv[slot:]]
+    notes: list[str] = []
+    for group in _group(restart.remove_args):
+        name = group[0].partition("=")[0]
+        if not _take(line, group):
+            notes.append(f"`{name}` is not among its arguments: nothing to remove")
+    for group in _group(restart.add_args):
+        removed = _take(line, group, added=True) if is_flag(group[0]) else []
+        if removed and removed != group:
+            was, now = (join(_mask_words(words)) for words in (removed, group))
+            notes.append(f"`{was}` is replaced by `{now}`")
+    # Where the place is may have moved: words before it were taken.
+    place = line.index(None)
+    words = [word for word in line if word is not None]
+    return (*words[:place], *restart.add_args, *words[place:]), notes
+
+
+def _take(line: list[str | None], group: Sequence[str], *, added: bool = False) -> list[str]:
+    try:
+        return take_option(line, group, added=added)
+    except UnclearValuesError as unclear:
+        words, flag = join(_mask_words(unclear.words)), unclear.words[0]
+        raise OrchestratorError(
+            f"which words of `{words}` are the values of `{flag}` is unclear",
+            hints=[
+                f"name it under `remove_args` as it stands, `{flag} VALUE`,"
+                f" or `{flag}=` where it has no value"
+            ],
+        ) from None
 
 
 def shown(life: Life) -> tuple[str, ...]:
@@ -140,27 +163,6 @@ def _mask_words(words: Sequence[str]) -> list[str]:
             masked.append(mask_value(flag, word))
             flag = flag if is_secret(flag) else ""
     return masked
-
-
-def is_flag(word: str) -> bool:
-    """Whether a word is an option rather than a value; a negative number is a value."""
-    return word.startswith("-") and not re.fullmatch(r"-|-\d[\d.e+-]*", word)
-
-
-def _remove(argv: list[str], flag: str) -> list[str]:
-    """Take every occurrence of a flag with its values out of `argv`; returns what was taken."""
-    removed: list[str] = []
-    index = 0
-    while index < len(argv):
-        if argv[index].startswith(flag + "="):
-            removed.append(argv.pop(index))
-        elif argv[index] == flag:
-            removed.append(argv.pop(index))
-            while index < len(argv) and not is_flag(argv[index]):
-                removed.append(argv.pop(index))
-        else:
-            index += 1
-    return removed
 
 
 def _group(words: Sequence[str]) -> list[list[str]]:

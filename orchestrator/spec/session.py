@@ -45,7 +45,7 @@ class RestartKeys(Strict):
 
     noun: ClassVar[str] = "`restart`"
     add_args: Words = Field([], description="Arguments added to the end of the command line")
-    remove_args: Words = Field([], description="Flags to drop, each with its value")
+    remove_args: Words = Field([], description="Flags to drop, each with its values")
     env: dict[Variable, Word | None] = Field(
         {}, description="Variables to set; `null` takes one away"
     )

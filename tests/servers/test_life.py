@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from orchestrator.errors import OrchestratorError
 from orchestrator.model.inventory import Host, LaunchCommand
 from orchestrator.model.session import Restart
-from orchestrator.servers.base import Life, debug_life, for_host, shown
+from orchestrator.onhost.agent.proc import arguments
+from orchestrator.servers.base import Life, debug_life, for_host, join, shown
 from orchestrator.servers.life import is_secret
+from orchestrator.servers.options import NAMES, SWITCH_NAMES
 
 BASE = ("python", "-m", "sglang.launch_server")
 QUIET = {"SGLANG_ENABLE_HEALTH_ENDPOINT_GENERATION": "0"}
@@ -29,6 +32,13 @@ QUIET = {"SGLANG_ENABLE_HEALTH_ENDPOINT_GENERATION": "0"}
         ("--api-key x", Restart(("--api-key", "y")), "--api-key y",
          ("`--api-key [secret]` is replaced by `--api-key [secret]`",)),
         ("--ab 1", Restart(("--a", "2")), "--ab 1 --a 2", ()),
+        ("--tensor-parallel-size 2", Restart(("--tp", "4")), "--tp 4",
+         ("`--tensor-parallel-size 2` is replaced by `--tp 4`",)),
+        ("--tensor-par=2 --x", Restart((), ("--tp-size",)), "--x", ()),
+        ("--trust-remote-code m", Restart((), ("--trust-remote-code",)), "m", ()),
+        ("--lora-paths a b", Restart(("--lora-paths", "c")), "--lora-paths c",
+         ("`--lora-paths a b` is replaced by `--lora-paths c`",)),
+        ("--x 1 2 --y", Restart((), ("--x", "1", "2")), "--y", ()),
     ],
 )  # fmt: skip
 def test_arguments(before, restart, after, notes):
@@ -36,6 +46,60 @@ def test_arguments(before, restart, after, notes):
     life = debug_life(Life((*BASE, *before.split())), restart)
     assert life.argv == (*BASE, *after.split())
     assert life.notes == notes
+
+
+@pytest.mark.parametrize(
+    ("before", "restart", "after"),
+    [
+        # What stands before the server's program is not its own.
+        ("numactl -m 0 python -m p.launch_server --x", Restart(("-m", "3"), ("-m",)),
+         "numactl -m 0 python -m p.launch_server --x -m 3"),
+        ("python /b/p/launch_server.py --x 1", Restart((), ("--x",)),
+         "python /b/p/launch_server.py"),
+        ("python /b/sglang serve m --x 1", Restart((), ("--x",)), "python /b/sglang serve m"),
+        ("python /b/sglang serve --x 1 --model m", Restart((), ("--x",)),
+         "python /b/sglang serve --model m"),
+        # Without a model elsewhere a word after a flag may be it.
+        ("fork serve --trust-remote-code m", Restart(("--trust-remote-code",)),
+         "fork serve m --trust-remote-code"),
+        ("fork serve --new m", Restart(("--new",)), "fork serve m --new"),
+        ("fork serve --tp 2 m", Restart(("--tp", "4")), "fork serve m --tp 4"),
+        ("fork serve --new 1", Restart(("--new=2",)), "fork serve --new=2"),
+        ("fork serve --new 1", Restart((), ("--new", "1")), "fork serve"),
+        ("fork serve --new m", Restart((), ("--new=",)), "fork serve m"),
+        # The place of arguments stays where it was, and ends a flag's values.
+        ("./up --tp 2 --new @ end", Restart(("--tp", "4"), ("--new",)), "./up --tp 4 end"),
+    ],
+)  # fmt: skip
+def test_whose_a_word_is(before, restart, after):
+    """A value goes with its flag, a word of its own stays, and other programs keep theirs."""
+    words = before.split()
+    slot = words.index("@") if "@" in words else None
+    argv = tuple(word for word in words if word != "@")
+    assert join(debug_life(Life(argv, slot=slot), restart).argv) == after
+
+
+@pytest.mark.parametrize(
+    ("before", "restart", "shown_words"),
+    [
+        ("fork serve --new m", Restart((), ("--new",)), "--new m"),
+        ("./up --new 1 m", Restart(("--new", "2")), "--new 1 m"),
+    ],
+)
+def test_words_that_may_be_anything(before, restart, shown_words):
+    """Where nobody says how many values a flag has, none is guessed."""
+    with pytest.raises(OrchestratorError) as refused:
+        debug_life(Life(tuple(before.split())), restart)
+    assert (refused.value.message, refused.value.hints) == (
+        f"which words of `{shown_words}` are the values of `--new` is unclear",
+        ("name it under `remove_args` as it stands, `--new VALUE`, or `--new=` where it has no"
+         " value",),
+    )  # fmt: skip
+
+
+def test_one_table_of_names():
+    """What the host reads of a command line by several names is one option here as well."""
+    assert set(arguments._OPTIONS.values()) <= set(NAMES + SWITCH_NAMES)
 
 
 def test_environment():

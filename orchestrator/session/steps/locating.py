@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from orchestrator.errors import HostError
+from orchestrator.errors import HostError, OrchestratorError
 from orchestrator.model.inventory import Install, LaunchCommand, Server
 from orchestrator.model.session import Restart
-from orchestrator.servers.base import Found, debug_life, find, find_port
+from orchestrator.servers.base import Found, Life, debug_life, find, find_port
 from orchestrator.servers.ports import require_port
 from orchestrator.session.hosts.member import Member
 
@@ -35,14 +35,24 @@ def find_life(
     """
     try:
         found = find(member.channel, server, install, member.host, member.rank, nodes, meeting)
+        life = _find_next(member, found, restart)
         if member.rank == 0:
-            life = found.original if restart is None else debug_life(found.original, restart)
             require_port(member.channel, find_port(server), found.description, life)
         return found
     except HostError as error:
         if error.code in ABOUT_SERVER:
             error.span = server.span
         raise
+
+
+def _find_next(member: Member, found: Found, restart: Restart | None) -> Life:
+    """The life that is to follow the running one."""
+    try:
+        return found.original if restart is None else debug_life(found.original, restart)
+    except OrchestratorError as error:
+        raise HostError(
+            error.message, host=member.name, code="arguments-unclear", hints=error.hints
+        ) from None
 
 
 def locate(member: Member, server: Server, install: Install) -> Mapping[str, Any]:
