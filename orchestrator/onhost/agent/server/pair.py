@@ -19,6 +19,8 @@ _START_S = 300.0
 _SETTLE_S = 60.0
 _POLL_S = 0.1
 _TAIL_LINES = 20
+# Of what a stop command says the last line is told; a pipe holds as much at once.
+_SAID_LIMIT = 64 << 10
 _EMPTY: Mapping[str, Any] = {"values": {}, "unknown": []}
 
 
@@ -54,24 +56,49 @@ def stop(way: Mapping[str, Any], timeout_s: float) -> List[str]:
     """Run the stop command; in words what it said where it failed."""
     words = way["stop"]
     try:
-        done = subprocess.run(
+        child = subprocess.Popen(
             words,
             env=_make_environ(launch.Change()),
             cwd=_find_home(),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            timeout=timeout_s,
         )
-    except subprocess.TimeoutExpired:
-        return ["`%s` did not end within %g s" % (shlex.join(words), timeout_s)]
     except OSError as error:
         return ["`%s` cannot be run: %s" % (shlex.join(words), error.strerror)]
-    if done.returncode == 0:
+    with child:
+        text = _listen(child, time.monotonic() + timeout_s).decode("utf-8", "replace")
+        status = child.poll()
+        if status is None:
+            child.kill()
+    if status == 0:
         return []
-    lines = done.stdout.decode("utf-8", "replace").strip().splitlines()
-    said = ": %s" % lines[-1] if lines else ""
-    return ["`%s` %s%s" % (shlex.join(words), _name_status(done.returncode), said)]
+    how = "did not end within %g s" % timeout_s if status is None else _name_status(status)
+    lines = text.strip().splitlines()
+    return ["`%s` %s%s" % (shlex.join(words), how, ": %s" % lines[-1] if lines else "")]
+
+
+def _listen(child: Any, deadline: float) -> bytes:
+    """The last of what a command says until it has ended, or until the deadline.
+
+    Its own end counts: what it leaves in the background (a master of ssh's, a follower of logs)
+    may hold its output for as long as it likes.
+    """
+    fd, said = child.stdout.fileno(), b""
+    os.set_blocking(fd, False)
+    while True:
+        # Asked first: all that it said before its end is in the pipe then.
+        ended = child.poll() is not None
+        try:
+            said = (said + os.read(fd, _SAID_LIMIT))[-_SAID_LIMIT:]
+        except BlockingIOError:
+            pass
+        if ended or time.monotonic() >= deadline:
+            return said
+        try:
+            child.wait(_POLL_S)
+        except subprocess.TimeoutExpired:
+            pass
 
 
 def _run(words: Sequence[str], change: launch.Change, way: Mapping[str, Any]) -> Any:
