@@ -19,6 +19,11 @@ _OUTSIDE = (
     "name the commands that stop and start it, outside of the container:"
     " `launch: {stop: [...], start: [...]}`"
 )
+_APART = (
+    "have the agent work where the server does: `enter` of the host, such as"
+    " `[ip, netns, exec, NAME]` or `[apptainer, exec, instance://NAME]`",
+    "or name the commands that stop and start it: `launch: {stop: [...], start: [...]}`",
+)
 _WRITE_DOWN = "write down the command line that it was started by: `launch: {command: [...]}`"
 
 Public = Mapping[str, Any]
@@ -50,12 +55,13 @@ def choose(
     if rank == 0:
         wanted = f"on port {port}"
         fitting = [c for c in candidates if _node_rank(c) in (None, 0)]
-        found = [c for c in fitting if port in c["ports"]] or [
-            c for c in fitting if _port_argument(c) == port
-        ]
+        found = [c for c in fitting if port in c["ports"]] or prefer_ours(
+            [c for c in fitting if _port_argument(c) == port]
+        )
     else:
         wanted = f"with `--node-rank {rank}`"
-        found = [c for c in candidates if _node_rank(c) == rank and _nodes(c) in (None, nodes)]
+        ranked = [c for c in candidates if _node_rank(c) == rank]
+        found = prefer_ours([c for c in ranked if _nodes(c) in (None, nodes)])
         if not found and len(candidates) == 1 and _node_rank(candidates[0]) is None:
             found = list(candidates)  # its rank may stand in a file or in its environment
         if len(found) > 1:
@@ -74,6 +80,14 @@ def choose(
         )
     notes = notes or [f"no server of `{install.package}` runs there at all"]
     raise _not_found(host, server, f"no server {what}", notes)
+
+
+def prefer_ours(candidates: Sequence[Public]) -> list[Public]:
+    """Those in the agent's own namespaces, or where there are none, all of them.
+
+    A container's server may have the same command line as the one beside it.
+    """
+    return [c for c in candidates if not c.get("namespaces")] or list(candidates)
 
 
 def _not_found(host: str, server: Server, message: str, notes: Sequence[str]) -> HostError:
@@ -163,6 +177,8 @@ def _suggest(found: Public) -> list[str]:
     """What to write where nobody owns the server."""
     if found["pid"] == 1:
         return [_OUTSIDE]
+    if found.get("namespaces"):
+        return list(_APART)
     if is_title(found):
         return [_WRITE_DOWN]
     if found.get("strangers"):

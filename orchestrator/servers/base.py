@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -24,6 +24,7 @@ from orchestrator.servers.adopt import (
     find_meeting,
     find_port,
     is_title,
+    prefer_ours,
     require_restorable,
     require_whole,
     show,
@@ -166,7 +167,7 @@ def _find_command(
 ) -> Found:
     candidates = agent.call("find-servers", {"package": install.package}).value
     life = for_host(launch, host, rank, nodes)
-    running = [c for c in candidates if _is_run_by(life.argv, tuple(c["argv"]))]
+    running = prefer_ours([c for c in candidates if _is_run_by(life.argv, tuple(c["argv"]))])
     if not running and rank == 0:
         # 0.5.2 writes a title over its command line: its port tells, and the inventory knows it.
         running = [c for c in candidates if is_title(c) and find_port(server) in c["ports"]]
@@ -185,7 +186,11 @@ def _find_command(
     if is_title(running[0]):
         return Found(host.name, running[0], life)
     require_restorable(running[0], host.name, server)
-    return Found(host.name, running[0], _life_of(running[0]))
+    found = _life_of(running[0])
+    if life.cwd is not None and life.cwd != found.cwd:
+        note = f"it runs in {found.cwd}, not in the `cwd` of its command, and will again"
+        found = replace(found, notes=(note,))
+    return Found(host.name, running[0], found)
 
 
 def _require_port(

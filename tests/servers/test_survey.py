@@ -117,6 +117,16 @@ def test_everything_is_shown():
             ],
         ),
         (
+            {"namespaces": ["net"], "why": "its network namespace is not the agent's, ..."},
+            [
+                "  cannot be adopted: its network namespace is not the agent's, ...",
+                "  hint: have the agent work where the server does: `enter` of the host, such as"
+                " `[ip, netns, exec, NAME]` or `[apptainer, exec, instance://NAME]`",
+                "  hint: or name the commands that stop and start it: `launch: {stop: [...], start:"
+                " [...]}`",
+            ],
+        ),
+        (
             {"needs_output": True, "why": "its stdout goes to a terminal, ..."},
             [
                 "  cannot be adopted: its stdout goes to a terminal, ...",

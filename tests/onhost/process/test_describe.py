@@ -11,12 +11,12 @@ import sys
 
 import pytest
 
-from orchestrator.onhost.agent.proc import supervisor
+from orchestrator.onhost.agent.proc import procfs, supervisor
 from orchestrator.onhost.agent.proc.describe import _PUBLIC, describe
 from orchestrator.onhost.agent.refusal import Refusal
 from orchestrator.onhost.agent.server import process
 
-from .conftest import Stage, key_of
+from .conftest import HEAD, TAIL, Stage, key_of
 
 # Overwrites the argument block as setproctitle does.
 RENAME = """
@@ -259,3 +259,38 @@ def test_a_supervising_parent(stage: Stage, tmp_path):
 def _children(pid: int) -> list[int]:
     done = subprocess.run(["ps", "-o", "pid=", "--ppid", str(pid)], stdout=subprocess.PIPE)
     return [int(text) for text in done.stdout.split()]
+
+
+# As root, or as a user who is root in a user namespace of their own.
+UNSHARE = ["unshare", *([] if os.geteuid() == 0 else ["-Ur"])]
+OWN = [] if os.geteuid() == 0 else ["user"]
+# Its way to the file that says that it is up stays the same below the other root.
+CHROOT = """
+os.makedirs(os.path.dirname(sys.argv[1] + sys.argv[1]))
+os.symlink('/', sys.argv[1] + sys.argv[1])
+os.chroot(sys.argv[1])
+"""
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "kinds", "told"),
+    [
+        (["--net"], "", ["net"], "network namespace is"),
+        (["--mount"], "", ["mnt"], "mount namespace is"),
+        (["--pid", "--fork"], "", ["pid"], "process namespace is"),
+        (["--ipc", "--uts"], "", ["ipc", "uts"], "IPC namespace and host name's namespace are"),
+        ([], CHROOT, ["root"], "root directory is"),
+    ],
+)
+def test_other_namespaces_cannot_be_given_back(stage: Stage, tmp_path, options, code, kinds, told):
+    """A server of another place would come back in ours; who else starts it gives it its own."""
+    words = [sys.executable, "-c", HEAD + code + TAIL, str(tmp_path)]
+    child = stage.run([*UNSHARE, *options, "--", *words], cwd=tmp_path)
+    main = procfs.find_tree(child.pid, procfs.read_all())[-1].pid
+    found = describe(main)
+    assert sorted(found["namespaces"]) == sorted([*kinds, *OWN])
+    if not OWN:
+        assert found["why"] == f"its {told} not the agent's, and could not be given back"
+    assert found["restorable"] is False
+    assert process.public(found)["namespaces"] == found["namespaces"]
+    assert process.with_way(found, {"kind": "pair"})["restorable"] is True

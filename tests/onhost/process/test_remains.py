@@ -15,7 +15,7 @@ import pytest
 from orchestrator.onhost.agent.look import gpu
 from orchestrator.onhost.agent.proc import procfs
 from orchestrator.onhost.agent.proc.describe import describe
-from orchestrator.onhost.agent.server import process, remains
+from orchestrator.onhost.agent.server import process, remains, twin
 
 from .conftest import Stage, key_of, wait_for
 
@@ -308,5 +308,5 @@ def test_what_watches_a_server_in_secret(stage: Stage, tmp_path):
     stage.note(again)
     who = f"sh {script} (pid {shell.pid})"
     expected = [f"process {again} was started in its place by {who}"]
-    assert process.find_successors(found, {main}, since) == expected
+    assert twin.find_successors(found, {main}, since) == expected
     assert found["supervisor"] == f"a loop of {who}"

@@ -53,6 +53,8 @@ class Facts:
         self.guard: Optional[Dict[str, int]] = None
         self.server: Optional[Record] = None
         self.stopping: Optional[Record] = None
+        # When the original was first said to be about to end: it may have ended from then on.
+        self.down_s: Optional[float] = None
         self.stopped = False
         self.started: Optional[Record] = None
         self.debug: Optional[Dict[str, int]] = None
@@ -109,7 +111,7 @@ class Facts:
         elif kind == "guard":
             self.guard = record["guard"]
         elif kind == "announced":
-            self.stopping = record
+            self._stopping(record)
         elif kind == "ended":
             self.ended = True
 
@@ -171,6 +173,8 @@ class Facts:
 
     def _stopping(self, record: Record) -> None:
         self.stopping = record
+        if self.down_s is None:
+            self.down_s = record.get("now_s")
 
     def _stopped(self, record: Record) -> None:
         self.stopped = True

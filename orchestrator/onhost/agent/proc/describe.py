@@ -9,7 +9,7 @@ import stat as stat_module
 from typing import Any, Dict, List, Mapping, Optional, Sequence
 
 from ..refusal import Refusal
-from . import arguments, below, commandline, mempolicy, priority, procfs, supervisor
+from . import arguments, below, commandline, mempolicy, namespaces, priority, procfs, supervisor
 from .above import owner
 
 Description = Dict[str, Any]
@@ -31,6 +31,7 @@ _PUBLIC = (
     "supervisor",
     "wrapper",
     "strangers",
+    "namespaces",
     "restorable",
     "needs_output",
     "why",
@@ -69,6 +70,7 @@ def describe(pid: int, start_time: Optional[int] = None) -> Description:
         "stdout": describe_output(pid, 1),
         "stderr": describe_output(pid, 2),
         "cgroups": supervisor.read_cgroups(pid),
+        "namespaces": namespaces.find_foreign(pid),
     }
     description.update(_read_neighbours(pid, processes))
     description.update(_read_identity(pid))
@@ -306,6 +308,9 @@ def _why_not(description: Description) -> str:
         return "it is process 1 of its container, which ends with it"
     if "environ" not in description:
         return "it belongs to %s, whose processes we may not read" % description.get("user", "?")
+    if description.get("namespaces") and not description.get("owned"):
+        told = namespaces.tell(description["namespaces"])
+        return "its %s not the agent's, and could not be given back" % told
     if not description.get("argv") or not description.get("intact", True):
         return "it has overwritten its own command line with a title"
     if description.get("owned"):

@@ -108,7 +108,12 @@ def sees_machine() -> bool:
 
 def read_clock() -> int:
     """Now, in the unit of start times: clock ticks since the boot."""
-    return int(time.clock_gettime(time.CLOCK_BOOTTIME) * os.sysconf("SC_CLK_TCK"))
+    return to_ticks(time.clock_gettime(time.CLOCK_BOOTTIME))
+
+
+def to_ticks(boottime_s: float) -> int:
+    """Seconds of the clock that runs since the boot, in the unit of start times."""
+    return int(boottime_s * os.sysconf("SC_CLK_TCK"))
 
 
 def list_pids() -> List[int]:

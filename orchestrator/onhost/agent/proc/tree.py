@@ -91,8 +91,9 @@ class Tree:
         return [key for key, stat in stats.items() if stat and stat.ppid not in self.pids]
 
     def describe_left(self) -> List[str]:
-        """One text for each that still runs."""
-        return ["process %d (%s) is still there" % (k[0], self.titles[k]) for k in self.alive()]
+        """One text for each that still runs, the oldest first; numbers begin anew at some point."""
+        left = sorted(self.alive(), key=lambda key: (key[1], key[0]))
+        return ["process %d (%s) is still there" % (key[0], self.titles[key]) for key in left]
 
     def _carries(self, stat: procfs.Stat, processes: Mapping[int, procfs.Stat]) -> bool:
         """A worker that wrote a title over its environment is known by its process session."""

@@ -61,6 +61,7 @@ _PLAIN: Tuple[Tuple[str, Shown], ...] = (
     ("oom_score_adj", str),
     ("ignored", _show_list),
     ("cgroups", " ".join),
+    ("namespaces", _show_list),
 )
 
 

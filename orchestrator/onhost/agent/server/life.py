@@ -11,9 +11,9 @@ from typing import Any, Callable, Dict, List, Mapping, Optional
 from ..held import lease
 from ..held.facts import Facts
 from ..held.state import SessionState, write_private
-from ..proc import arguments, procfs
+from ..proc import arguments
 from ..refusal import Refusal
-from . import process, remains
+from . import process, remains, twin
 
 SERVER = "server.json"
 SHM = "shm.json"
@@ -51,7 +51,7 @@ def describe_running(session: SessionState, args: Mapping[str, Any]) -> Value:
     """Journal how the running server is to be started again; refuses one that cannot be."""
     pid, output, way = args["pid"], args.get("output"), args.get("way")
     with session.step("describe") as done:
-        description = process.describe(pid, args["start_time"])
+        description = twin.stamp(process.describe(pid, args["start_time"]))
         if way is not None:
             log = os.path.join(
                 session.state_dir, "started", "%s-%s.log" % (session.name, session.host)
@@ -96,7 +96,10 @@ def announce_stop(session: SessionState, timeout_s: float, port: Optional[int]) 
     with session.locked():
         session.check()
         if session.facts.stopping is None:
-            session.append({"kind": "announced", "timeout_s": timeout_s, "port": port})
+            now_s = round(lease.now_s(), 3)
+            session.append(
+                {"kind": "announced", "timeout_s": timeout_s, "port": port, "now_s": now_s}
+            )
 
 
 def stop_original(session: SessionState, timeout_s: float, port: Optional[int]) -> Value:
@@ -203,7 +206,8 @@ def restore(session: SessionState, again: bool = False) -> Optional[Value]:
         if facts.stopping is None and process.is_alive(**main):
             return dict(main, differences=[])
         if not facts.stopped:
-            if facts.stopping is None and find_twin(server["description"]) is not None:
+            since = twin.find_since(server["description"], facts)
+            if facts.stopping is None and twin.find_twin(server["description"], since):
                 return None  # somebody has started it again by hand
             asked = facts.stopping or {}
             stop_original(session, asked.get("timeout_s", _STOP_TIMEOUT_S), asked.get("port"))
@@ -240,32 +244,12 @@ def _find_restored(session: SessionState, description: Value) -> Optional[Value]
     begun = (facts.begun or {}).get("boot_id")
     unsure = facts.restoring is not None or begun != lease.read_boot_id()
     limit_s = time.monotonic() + (_EXEC_WAIT_S if unsure else 0.0)
+    since = twin.find_since(description, facts)
     while True:
-        found = find_twin(description)
+        found = twin.find_twin(description, since)
         if found is not None or time.monotonic() > limit_s:
             return found
         time.sleep(0.05)
-
-
-def find_twin(description: Mapping[str, Any]) -> Optional[Value]:
-    """A process with exactly this command line, directory and environment; the outermost one."""
-    processes = procfs.read_all()
-    twins = {pid for pid in processes if _is_twin(pid, description)}
-    for pid in sorted(twins):
-        stat = processes[pid]
-        if stat.ppid not in twins and stat.alive:
-            return {"pid": pid, "start_time": stat.start_time}
-    return None
-
-
-def _is_twin(pid: int, description: Mapping[str, Any]) -> bool:
-    argv = procfs.parse_strings(procfs.read_cmdline(pid))
-    if not argv or argv != list(description["argv"]):
-        return False
-    same_cwd = procfs.read_link("/proc/%d/cwd" % pid) == description.get("cwd")
-    if not same_cwd or description.get("way"):  # its supervisor may hand it another environment
-        return same_cwd
-    return procfs.read_environ(pid) == description.get("environ")
 
 
 def forget_server(session: SessionState) -> None:

@@ -12,11 +12,10 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Set, 
 
 from ..look.gpu import Holder
 from ..proc import launch, procfs
-from ..proc.above import owner
 from ..proc.describe import describe, public, with_command, with_output, with_way
 from ..proc.mains import find_mains
 from ..proc.tree import Tree, is_alive, kill, send, wait_for_end
-from . import ports, remains, ways
+from . import ports, remains, twin, ways
 from .compare import compare
 from .remains import name_owner
 
@@ -93,7 +92,7 @@ def stop(
     # A supervisor that still runs it would start what we kill anew.
     killed = set() if way is not None and tree.main is not None else kill(tree)
     left = _wait_until_clear(tree, port, wanted, held)
-    left += find_successors(known, tree.pids, began_at)
+    left += twin.find_successors(known, tree.pids, began_at)
     uid = known.get("uid", os.getuid())
     removed, shared = _clear_shared(segments, None if left else shm_before, uid)
     if left or port is None:
@@ -155,20 +154,3 @@ def _ask_to_end(
         send(key, signal.SIGTERM)
     meanwhile()
     return []
-
-
-def find_successors(known: Mapping[str, Any], ours: Set[int], since: int) -> List[str]:
-    """Servers that were started in the place of the described one: somebody watches it.
-
-    `since` is the clock of start times before the stop. One that takes longer to come up holds
-    the port when the debug life wants it, and is named then.
-    """
-    found: List[str] = []
-    for stat in procfs.read_all().values() if known.get("argv") else ():
-        if stat.start_time < since or stat.pid in ours or not stat.alive:
-            continue
-        argv = procfs.parse_strings(procfs.read_cmdline(stat.pid))
-        if argv == known["argv"] and procfs.read_link("/proc/%d/cwd" % stat.pid) == known["cwd"]:
-            parent = owner.name_process(stat.ppid) if stat.ppid > 1 else "somebody"
-            found.append("process %d was started in its place by %s" % (stat.pid, parent))
-    return found

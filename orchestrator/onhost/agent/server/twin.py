@@ -1,0 +1,88 @@
+"""A described server that runs again already, told from others that only look like it."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, List, Mapping, Optional, Set
+
+from ..held import lease
+from ..held.facts import Facts
+from ..proc import procfs
+from ..proc.above import owner
+from ..proc.namespaces import find_foreign
+
+Known = Mapping[str, Any]
+
+
+def stamp(description: Known) -> Dict[str, Any]:
+    """The description with the moment at which it was made, for `find_since`."""
+    now = {"boot_id": lease.read_boot_id(), "clock": procfs.read_clock()}
+    return dict(description, described_at=now)
+
+
+def find_since(description: Known, facts: Facts) -> int:
+    """When at the earliest the server may have begun again, in the unit of start times.
+
+    That is the first word of its stop, and where there was none, the description: what ran then
+    beside it is another server. After a reboot everything began later.
+    """
+    described = description.get("described_at") or {}
+    if described.get("boot_id") != lease.read_boot_id():
+        return 0
+    down = 0 if facts.down_s is None else procfs.to_ticks(facts.down_s)
+    return max(int(described["clock"]), down)
+
+
+def find_twin(description: Known, since: int) -> Optional[Dict[str, Any]]:
+    """A process with exactly this command line, directory and environment; the outermost one.
+
+    It has to have begun at `since` or later, and in the namespaces of the described one.
+    """
+    processes = procfs.read_all()
+    twins = {
+        stat.pid
+        for stat in processes.values()
+        if stat.start_time >= since and _is_twin(stat.pid, description)
+    }
+    for pid in sorted(twins):
+        stat = processes[pid]
+        if stat.ppid not in twins and stat.alive:
+            return {"pid": pid, "start_time": stat.start_time}
+    return None
+
+
+def find_successors(known: Known, ours: Set[int], since: int) -> List[str]:
+    """Servers that were started in the place of the described one: somebody watches it.
+
+    `since` is the clock of start times before the stop. One that takes longer to come up holds
+    the port when the debug life wants it, and is named then.
+    """
+    found: List[str] = []
+    for stat in procfs.read_all().values() if known.get("argv") else ():
+        if stat.start_time < since or stat.pid in ours or not stat.alive:
+            continue
+        if _is_like(stat.pid, known):
+            parent = owner.name_process(stat.ppid) if stat.ppid > 1 else "somebody"
+            found.append("process %d was started in its place by %s" % (stat.pid, parent))
+    return found
+
+
+def _is_twin(pid: int, description: Known) -> bool:
+    if not _is_like(pid, description):
+        return False
+    if description.get("way"):  # its supervisor may hand it another environment
+        return True
+    return procfs.read_environ(pid) == description.get("environ")
+
+
+def _is_like(pid: int, description: Known) -> bool:
+    """Whether it runs the same, in the same directory and place.
+
+    The namespaces that systemd or a container gives a service are others in each of its lives, so
+    that their kinds have to serve: a server without such is in ours.
+    """
+    argv = procfs.parse_strings(procfs.read_cmdline(pid))
+    if not argv or argv != list(description["argv"]):
+        return False
+    if procfs.read_link("/proc/%d/cwd" % pid) != description.get("cwd"):
+        return False
+    return find_foreign(pid) == list(description.get("namespaces") or ())
