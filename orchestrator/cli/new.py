@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from pathlib import Path
 
 import click
@@ -55,8 +56,14 @@ def patch(
         target, case = folder / f"{chosen}.yaml", folder / "cases" / chosen / "as-written"
         _refuse_existing(target, case, chosen)
         folder.mkdir(parents=True, exist_ok=True)
-        target.write_text(_text(chosen, package, found, releases), encoding="utf-8")
-        _write_case(engine, target, case, found)
+        try:
+            target.write_text(_text(chosen, package, found, releases), encoding="utf-8")
+            _write_case(engine, target, case, found)
+        except BaseException:
+            # What is not whole would be in the way of the next try.
+            target.unlink(missing_ok=True)
+            shutil.rmtree(case, ignore_errors=True)
+            raise
     for written in (target, case):
         click.echo(written)
     for release, fits in zip(releases, found.fits, strict=True):

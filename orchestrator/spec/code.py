@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ast
+import io
 import re
 import textwrap
+import tokenize
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -65,7 +67,7 @@ def check_anchor(text: str) -> str:
 
     It may be in the syntax of a newer Python than ours, which a host may run.
     """
-    code = _without_metavariables(_read_code(text))
+    code = _without_comment(_without_metavariables(_read_code(text)))
     clause = _CLAUSE.match(code)
     if clause:
         message = f"`{clause.group(1)}` begins a part of a statement, not a statement"
@@ -96,10 +98,11 @@ def check_anchor_expression(text: str) -> str:
 
 def check_header(text: str) -> str:
     """The header of an enclosing statement, such as `if x:`, or of a part of one, like `else:`."""
-    if text.strip() and not text.rstrip().endswith(":"):
+    code = _without_comment(_without_metavariables(text.strip()))
+    if code and not code.endswith(":"):
         message = "`within` takes headers of statements, which end with a colon"
         raise make_problem(message, f"write `{text.strip()[:60]}:`")
-    code = _without_metavariables(_read_code(text))
+    _read_code(text)
     clause = _CLAUSE.match(code) or re.match(r"(case)\b", code)
     if not clause:
         return check_anchor(text)
@@ -150,6 +153,18 @@ def _read_code(text: str) -> str:
     if not text.strip():
         raise make_problem("the code is empty")
     return text.strip()
+
+
+def _without_comment(code: str) -> str:
+    """Code without the comment that ends it, so that a header ends with its colon."""
+    ends = [0, *(m.end() for m in re.finditer("\n", code))]
+    try:
+        for token in tokenize.generate_tokens(io.StringIO(code).readline):
+            if token.type == tokenize.COMMENT and token.start[0] == len(ends):
+                return code[: ends[-1] + token.start[1]].rstrip()
+    except (tokenize.TokenError, SyntaxError):
+        pass  # the parser says what is wrong with it
+    return code
 
 
 def _parse_newer(parse: Callable[[str], T], code: str) -> T:

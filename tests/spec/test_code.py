@@ -130,6 +130,19 @@ def test_headers() -> None:
         check_header("if x")
 
 
+@pytest.mark.parametrize("code", ["for i in x:  # c", "class K:  #: c", "x = '#'  # c",
+                                  "if (a and  # one\n    '#'):  # two", "x = 1  # $A"])  # fmt: skip
+def test_comments(code: str) -> None:
+    """A comment behind an anchor counts as little as one in it."""
+    assert check_anchor(code) == code
+    if ":  #" in code:
+        assert check_header(code) == code
+    assert check_header("else:  # c") == "else:  # c"
+    for wrong in ("for i in x  # c:", "if x:  '# c'  y"):
+        with pytest.raises(PydanticCustomError):
+            check_anchor(wrong)
+
+
 def test_statements() -> None:
     """The indentation that all lines share is taken off, blank lines stay."""
     assert check_statements("\n  if x:\n\n      y = 1\n") == "if x:\n\n    y = 1\n"

@@ -18,6 +18,7 @@ from orchestrator.patching.finding.moved import (
 )
 from orchestrator.patching.source import Source
 from orchestrator.patching.structure.expressions import walk_expressions
+from orchestrator.patching.structure.header import header_of
 from orchestrator.patching.structure.match import match
 from orchestrator.patching.structure.pattern import (
     Pattern,
@@ -129,8 +130,9 @@ def _looser(
 
 def text_of(source: Source, pattern: Pattern) -> str:
     """A pattern as a user writes it."""
-    code = show(source.module.code_for_node(pattern.node)).strip()
-    return code.splitlines()[0].rstrip() if pattern.is_header else code
+    if pattern.is_header and isinstance(pattern.node, cst.BaseCompoundStatement):
+        return show(header_of(source.module, pattern.node))
+    return show(source.module.code_for_node(pattern.node)).strip()
 
 
 class _AnyArguments(cst.CSTTransformer):
@@ -202,9 +204,11 @@ def _inside_expression(
 
 
 def _whole(source: Source, anchor: Anchor, statement: Statement, line: int) -> str:
-    header = not statement.is_small
-    code = source.module.code_for_node(statement.node).strip().rstrip("; ")
-    text = source.line_text(line).strip() if header else code
+    node = statement.node
+    if isinstance(node, cst.BaseCompoundStatement):
+        text = header_of(source.module, node)
+    else:
+        text = source.module.code_for_node(node).strip().rstrip("; ")
     return f"it is a part of line {line}: `{yaml_line(anchor.position, text)}`"
 
 

@@ -35,7 +35,9 @@ _PLAIN = re.compile(r"^[A-Za-z_$][^\n]*$")
 
 def yaml_line(key: str, text: str) -> str:
     """A line of YAML that a user can paste as it is."""
-    flat = " ".join(text.split()) if "\n" in text else text
+    # Lines are joined where that cannot change what they say.
+    joins = "\n" in text and not any(sign in text for sign in ("#", "\\", '"""', "'''"))
+    flat = " ".join(text.split()) if joins else text
     plain = _PLAIN.match(flat) and ": " not in flat and " #" not in flat and flat[-1] != ":"
     return f"{key}: {flat if plain else json.dumps(flat, ensure_ascii=False)}"
 

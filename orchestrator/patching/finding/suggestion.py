@@ -16,6 +16,7 @@ from orchestrator.patching.finding.refusals import refuse_place
 from orchestrator.patching.scope.names import names_bound
 from orchestrator.patching.scope.standing import find_standing
 from orchestrator.patching.source import Source, read_source
+from orchestrator.patching.structure.header import header_of
 from orchestrator.patching.structure.pattern import Pattern
 from orchestrator.patching.structure.place import Place
 from orchestrator.patching.structure.walk import (
@@ -92,30 +93,40 @@ def _read(data: bytes, file: str) -> Source | None:
 
 
 def _statement_at(source: Source, line: int) -> Statement:
-    """The innermost statement that begins on this line, or else that spans it."""
-    best: Statement | None = None
+    """The statement that begins on this line, or else whose code or header spans it."""
+    behind: int | None = None
+    spanning: Statement | None = None
     for statement in walk_block(source.module, (), nested=True):
         first = source.line_of(statement.node)
         if first == line:
-            best = statement
-            break
-        if first < line < first + _height(source, statement):
-            best = statement
-    if best is None:
-        raise PatchError(
-            f"no statement stands in line {line} of `{source.file}`", state="not found",
-            file=source.file,
-        )  # fmt: skip
-    return best
+            return statement
+        above, lines = _height(source, statement)
+        if first - above <= line < first + lines:
+            spanning = statement
+        if first > line:
+            behind = min(first, behind or first)
+    if spanning is not None:
+        return spanning
+    raise PatchError(
+        f"no statement stands in line {line} of `{source.file}`",
+        state="not found",
+        hints=(f"the next one begins in line {behind}",) if behind else (),
+        file=source.file,
+    )
 
 
-def _height(source: Source, statement: Statement) -> int:
+def _height(source: Source, statement: Statement) -> tuple[int, int]:
+    """How many lines of decorators stand above a statement; how many it, or its header, takes."""
     node = statement.node
-    if not statement.is_small:
-        node = node.with_changes(leading_lines=())
-        if isinstance(node, Definition):
-            node = node.with_changes(decorators=(), lines_after_decorators=())
-    return source.module.code_for_node(node).rstrip("\r\n").count("\n") + 1
+    if isinstance(node, cst.BaseSmallStatement):
+        return 0, source.module.code_for_node(node).rstrip("\r\n").count("\n") + 1
+    lines = header_of(source.module, node).count("\n") + 1
+    decorators = node.decorators if isinstance(node, Definition) else ()
+    if not isinstance(node, Definition) or not decorators:
+        return 0, lines
+    first = decorators[0].with_changes(leading_lines=())
+    above = (first, *decorators[1:], *node.lines_after_decorators)
+    return sum(source.module.code_for_node(n).count("\n") for n in above), lines
 
 
 def _plain(source: Source, statement: Statement) -> Iterator[Anchor]:
@@ -153,8 +164,8 @@ def _counted(source: Source, statement: Statement) -> Iterator[Anchor]:
 
 def _texts(source: Source, statement: Statement) -> Iterator[str]:
     node = statement.node
-    if not statement.is_small:
-        yield source.line_text(source.line_of(node)).strip()
+    if not isinstance(node, cst.BaseSmallStatement):
+        yield header_of(source.module, node)
         return
     exact = source.module.code_for_node(node).strip().rstrip("; ")
     loose = any_arguments(node)
