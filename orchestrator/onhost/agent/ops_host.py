@@ -19,7 +19,7 @@ from .proc import procfs
 from .proc.describe import describe, public
 from .proc.launch import read_exit
 from .proc.mains import find_mains
-from .server import ports, systemd
+from .server import ports, shm, systemd
 from .server.process import is_alive, name_owner
 from .session.status import sessions
 from .space import find_full
@@ -107,7 +107,10 @@ def _life(context: Context, args: Args, raw: bytes) -> Result:
     pid: Optional[int] = args.get("pid")
     tree: List[procfs.Stat] = []
     if pid is not None and is_alive(pid, args["start_time"]):
-        tree = [stat for stat in procfs.find_tree(pid, procfs.read_all()) if stat.alive]
+        processes = procfs.read_all()
+        tree = [stat for stat in procfs.find_tree(pid, processes) if stat.alive]
+        if context.session is not None and context.session.facts.debug == _key(tree):
+            shm.note(context.session, pid, processes)
     pids, network, port = [stat.pid for stat in tree], pid if tree else None, args.get("port")
     owned = port is not None and bool(ports.find_addresses(port, pids, network))
     host = args.get("address")
@@ -133,6 +136,11 @@ def _life(context: Context, args: Args, raw: bytes) -> Result:
         ],
     }
     return value, b""
+
+
+def _key(tree: List[procfs.Stat]) -> Optional[Dict[str, int]]:
+    """The first of them as the journal names a process."""
+    return {"pid": tree[0].pid, "start_time": tree[0].start_time} if tree else None
 
 
 def _rivals(context: Context, args: Args, raw: bytes) -> Result:

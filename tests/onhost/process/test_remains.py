@@ -9,13 +9,15 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from orchestrator.onhost.agent.look import gpu
 from orchestrator.onhost.agent.proc import procfs
 from orchestrator.onhost.agent.proc.describe import describe
-from orchestrator.onhost.agent.server import process, remains, twin
+from orchestrator.onhost.agent.server import process, remains, shm, twin
 
 from .conftest import Stage, key_of, wait_for
 
@@ -89,32 +91,83 @@ def test_shared_memory_that_was_made_anew(stage: Stage, segments):
     assert os.path.exists(segments[0])
 
 
-def test_shared_memory_of_a_life_that_died_before_its_stop(stage: Stage, monkeypatch):
-    """Nobody is left who used it: what came since its start and has no user is removed."""
+def test_shared_memory_of_a_life_that_died_before_its_stop(
+    stage: Stage, monkeypatch, tmp_path: Path
+):
+    """What it was seen to use goes, and what SGLang named by its numbers; others' stays."""
     monkeypatch.setattr(procfs, "sees_machine", lambda: True)  # wherever these tests run
-    ended = stage.spawn("")
-    ended.kill()
-    ended.wait(30)
-    folder, number = "/dev/shm", time.monotonic_ns()
-    mark = f"{ended.pid}_{number}"
-    old, used, fresh = [f"{folder}/sgl_shm_{k}_{mark}" for k in ("a", "b", "c")]
-    living, foreign = f"{folder}/sgl_shm_e_{os.getpid()}_{number}", f"{folder}/x_{mark}"
+    number = time.monotonic_ns()
+    other = stage.spawn("")
+    other.kill()
+    other.wait(30)
+    kinds = ("old", "seen", "named", "foreign", "foreign_used", "left", "gone")
+    paths = {kind: f"/dev/shm/sgl_{kind}_{number}" for kind in kinds}
+    paths["theirs"] = f"/dev/shm/sgl_shm_mq_{other.pid}_{number}"
+    paths["living"] = f"/dev/shm/sgl_shm_mq_{os.getpid()}_{number}"
+    session: Any = SimpleNamespace(path=lambda name: str(tmp_path / name))
     try:
-        Path(old).touch()
-        before = [list(segment) for segment in remains.list_segments(os.getuid())]
-        for path in (fresh, living, foreign):
-            Path(path).touch()
-        child = stage.spawn(SHARE, used)
-        main = {"pid": ended.pid, "start_time": 1}
-        value = process.stop(main, f"s-{mark}", 5, None, None, shm_before=before)
-        assert os.path.basename(fresh) in value["shm"]
+        Path(paths["old"]).touch()
+        shm.begin(session, os.getuid())
+        use = [paths[kind] for kind in ("old", "seen", "living", "gone")]
+        child = stage.spawn(SHARE, *use, start_new_session=True)
+        paths["named"] = f"/dev/shm/sgl_shm_mq_{child.pid}_{number}"
+        for kind in ("named", "foreign", "theirs", "left"):
+            Path(paths[kind]).touch()
+        user = stage.spawn(SHARE, paths["foreign_used"])
+        main = key_of(child.pid)
+        shm.note(session, child.pid, procfs.read_all())
+        child.kill()
+        child.wait(30)
+        os.unlink(paths["gone"])
+        life = shm.read(session)
+        assert life is not None
+        assert {one.path for one in life.seen} == {paths[k] for k in ("seen", "living", "gone")}
+        assert life.pids == {child.pid}
+        value = process.stop(main, f"s-{number}", 5, None, None, life=life)
+        assert value["shm"] == sorted(os.path.basename(paths[k]) for k in ("seen", "named"))
         assert (value["left"], value["notes"]) == ([], [])
-        there = [os.path.exists(path) for path in (old, used, fresh, living, foreign)]
-        assert there == [True, True, False, True, True]
-        assert child.poll() is None
+        there = {kind for kind, path in paths.items() if os.path.exists(path)}
+        assert there == {"old", "foreign", "foreign_used", "left", "theirs", "living"}
+        assert user.poll() is None
     finally:
-        for path in (old, used, fresh, living, foreign):
+        for path in paths.values():
             Path(path).unlink(missing_ok=True)
+
+
+def test_a_look_at_a_life_notes_what_is_new(stage: Stage, tmp_path: Path):
+    """What it is not seen to use is asked for three times; without a file nothing is noted."""
+    path = f"/dev/shm/sgl_{time.monotonic_ns()}"
+    session: Any = SimpleNamespace(path=lambda name: str(tmp_path / name))
+    child = stage.spawn("", start_new_session=True)
+    shm.note(session, child.pid, procfs.read_all())  # before there is anything to compare with
+    assert shm.read(session) is None
+    shm.begin(session, os.getuid())
+    file = tmp_path / shm.SHM
+    try:
+        Path(path).touch()
+
+        def look() -> int | None:
+            shm.note(session, child.pid, procfs.read_all())
+            return json.loads(file.read_text()).get("looks", {}).get(path)
+
+        assert [look() for _ in range(5)] == [1, 2, 3, 3, 3]
+    finally:
+        os.unlink(path)
+    life = shm.read(session)
+    assert life is not None
+    assert (life.pids, life.seen) == ({child.pid}, frozenset())
+    file.write_text("no JSON")
+    shm.note(session, child.pid, procfs.read_all())
+    assert file.read_text() == "no JSON"
+
+
+def test_shared_memory_that_somebody_takes_away_meanwhile(segments, monkeypatch):
+    """What is gone when it is to be removed is no error."""
+    Path(segments[0]).touch()
+    stat = os.lstat(segments[0])
+    monkeypatch.setattr(remains, "list_used", lambda: os.unlink(segments[0]) or set())
+    found = remains.Segment(segments[0], stat.st_dev, stat.st_ino)
+    assert remains.remove_segments([found]) == ([], [])
 
 
 # Processes with numbers of their own, and /dev/shm and the kernel's log of the machine.
@@ -124,13 +177,17 @@ import json, os, sys
 from orchestrator.onhost.agent.look import gpu
 from orchestrator.onhost.agent.look.kernel import find_killed
 from orchestrator.onhost.agent.server import remains
-path, log = sys.argv[1:]
+path, pid, log = sys.argv[1:]
 new = remains.Segment(path, *[getattr(os.lstat(path), name) for name in ("st_dev", "st_ino")])
 remains.list_segments = lambda uid: {new}
+def find(before, seen, ours):
+    life = remains.Life(frozenset(before), frozenset(seen), frozenset([int(pid)]))
+    return [sorted(found) for found in remains.find_abandoned(life, ours, 0)]
 print(json.dumps([
-    [sorted(found) for found in remains.find_abandoned([], set(), 0)],
-    [sorted(found) for found in remains.find_abandoned([new], set(), 0)],
-    [sorted(found) for found in remains.find_abandoned([], {new}, 0)],
+    find([], [], set()),
+    find([new], [], set()),
+    find([], [], {new}),
+    find([], [new], set()),
     find_killed([{"pid": 703, "start_time": 0}], log),
     [len(gpu.read_gpus()), gpu.read_holders()],
 ]))
@@ -140,15 +197,22 @@ print(json.dumps([
 def test_a_container_s_numbers_are_not_the_machine_s(segments, holders: Path, tmp_path: Path):
     """Nothing of another's is taken for the life's own: shared memory, a death, a GPU's memory."""
     holders.write_text("703")
-    Path(segments[2]).touch()
+    path = f"/dev/shm/sgl_shm_mq_{2**22}_{time.monotonic_ns()}"  # no process has such a number
+    segments.append(path)
+    Path(path).touch()
+    stat = os.lstat(path)
     log = tmp_path / "kmsg"
     log.write_text("3,2,100000001,-;Out of memory: Killed process 703 (python3)\n")
-    command = [*CONTAINER, sys.executable, "-c", INSIDE, segments[2], str(log)]
+    command = [*CONTAINER, sys.executable, "-c", INSIDE, path, str(2**22), str(log)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert done.stderr == ""
-    name = os.path.basename(segments[2])
+    name = os.path.basename(path)
+    seen = [path, stat.st_dev, stat.st_ino]
     left = [f"shared memory {name} is left: it may be another container's"]
-    assert json.loads(done.stdout) == [[[], left], [[], []], [[], []], {}, [2, None]]
+    assert json.loads(done.stdout) == [
+        *([[], left], [[], []], [[], []], [[seen], []]),
+        *({}, [2, None]),
+    ]
 
 
 def test_workers_whose_launcher_died_before_the_stop(stage: Stage):

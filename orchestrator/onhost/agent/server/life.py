@@ -13,10 +13,9 @@ from ..held.facts import Facts
 from ..held.state import SessionState, write_private
 from ..proc import arguments
 from ..refusal import Refusal
-from . import process, remains, twin
+from . import process, shm, twin
 
 SERVER = "server.json"
-SHM = "shm.json"
 # The command lines of a debug life that was found without a journal: they may hold secrets.
 LIVES = "lives.json"
 Value = Dict[str, Any]
@@ -127,26 +126,10 @@ def stop_debug(
         wait_s = _STOP_TIMEOUT_S if timeout_s is None else timeout_s
         known = _read_description(session)
         value = process.stop(
-            session.facts.debug, session.mark, wait_s, port, known, meanwhile, _read_shm(session)
+            session.facts.debug, session.mark, wait_s, port, known, meanwhile, shm.read(session)
         )
         done["left"] = value["left"]
     return value
-
-
-def _write_shm(session: SessionState, uid: int) -> None:
-    """Note what shared memory there is before the debug life; of a later start the first counts."""
-    if not os.path.exists(session.path(SHM)):
-        found = [list(segment) for segment in sorted(remains.list_segments(uid))]
-        write_private(session.path(SHM), {"segments": found})
-
-
-def _read_shm(session: SessionState) -> Optional[List[Any]]:
-    try:
-        with open(session.path(SHM), "rb") as file:
-            found: List[Any] = json.loads(file.read().decode("ascii"))["segments"]
-            return found
-    except FileNotFoundError:
-        return None
 
 
 def _read_description(session: SessionState) -> Optional[Value]:
@@ -163,7 +146,7 @@ def start_debug(session: SessionState, args: Value) -> Value:
     env_set = dict(args.get("env_set") or {})
     if session.facts.sharing is not None:  # the runtime in place names its owner's directory
         env_set["SGLDBG_PROBE_DIR"] = (session.facts.begun or {})["probe_dir"]
-    _write_shm(session, server["description"].get("uid", os.getuid()))
+    shm.begin(session, server["description"].get("uid", os.getuid()))
     with session.step("start:debug") as done:
         started = process.start(
             server["description"],

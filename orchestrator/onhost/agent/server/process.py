@@ -66,7 +66,7 @@ def stop(
     port: Optional[int],
     description: Optional[Mapping[str, Any]] = None,
     meanwhile: Callable[[], None] = lambda: None,
-    shm_before: Optional[Sequence[Any]] = None,
+    life: Optional[remains.Life] = None,
 ) -> Dict[str, Any]:
     """End a server: SIGTERM to its main process, SIGKILL to what is left after `timeout_s`.
 
@@ -75,8 +75,8 @@ def stop(
     with `session` whatever carries that session in its environment, and without it what the
     `description` saw below its main process. A server that somebody else runs is stopped by them.
     Then waits until nobody is in the way of the next life on `port` and none of them holds memory
-    of a GPU, and removes the shared memory that was theirs alone; also what nobody uses and was
-    not among `shm_before`, when this life began. `left` says in words what is still there; empty
+    of a GPU, and removes the shared memory that was theirs alone; also what `life` shows to have
+    been theirs and nobody uses any more. `left` says in words what is still there; empty
     is success. `shm` are the names removed. `meanwhile` is called as soon as the server was asked.
     """
     began, began_at = time.monotonic(), procfs.read_clock()
@@ -94,7 +94,8 @@ def stop(
     left = _wait_until_clear(tree, port, wanted, held)
     left += twin.find_successors(known, tree.pids, began_at)
     uid = known.get("uid", os.getuid())
-    removed, shared = _clear_shared(segments, None if left else shm_before, uid)
+    numbers = tree.pids | ({main["pid"]} if main is not None else set())
+    removed, shared = _clear_shared(segments, None if left else life, uid, numbers)
     if left or port is None:
         left = refused + left
     else:  # who stops what is not there any more often says that it failed
@@ -111,12 +112,12 @@ def stop(
 
 
 def _clear_shared(
-    segments: Set[remains.Segment], before: Optional[Sequence[Any]], uid: int
+    segments: Set[remains.Segment], life: Optional[remains.Life], uid: int, pids: Set[int]
 ) -> Tuple[List[str], List[str]]:
-    """Remove shared memory of a server, with `before` what came since as well; as `remains`."""
+    """Remove shared memory of a server, and with `life` what it left; told as by `remains`."""
     unsure: List[str] = []
-    if before is not None:
-        abandoned, unsure = remains.find_abandoned(before, segments, uid)
+    if life is not None:
+        abandoned, unsure = remains.find_abandoned(life, segments, uid, pids)
         segments = segments | abandoned
     removed, left = remains.remove_segments(segments)
     return removed, left + unsure

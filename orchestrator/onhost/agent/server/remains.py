@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import time
-from typing import Any, Iterable, List, NamedTuple, Optional, Set, Tuple
+from typing import FrozenSet, Iterable, List, NamedTuple, Optional, Set, Tuple
 
 from ..look import gpu
 from ..proc import procfs
@@ -29,6 +29,17 @@ class Segment(NamedTuple):
     path: str
     device: int
     inode: int
+
+
+class Life(NamedTuple):
+    """What is known of a life's shared memory.
+
+    What was there before it, what its processes were seen to use since, and their numbers.
+    """
+
+    before: FrozenSet[Segment]
+    seen: FrozenSet[Segment]
+    pids: FrozenSet[int]
 
 
 def find_segments(pids: Iterable[int]) -> Set[Segment]:
@@ -61,28 +72,36 @@ def list_segments(uid: int) -> Set[Segment]:
 
 
 def find_abandoned(
-    before: Iterable[Any], ours: Set[Segment], uid: int
+    life: Life, ours: Set[Segment], uid: int, numbers: Iterable[int] = ()
 ) -> Tuple[Set[Segment], List[str]]:
-    """What a life that is over left beside `ours`, told by what was there `before` it.
+    """What a life that is over left beside `ours`: what it was seen to use, or has its name on.
 
-    A life that died by itself has no process left that would show what it used. In a container
-    nothing is taken for its own but named: the folder may be the machine's or another container's
-    too, whatever the namespaces say, and who uses it there is not seen.
+    Others of the same user make such segments at any time, and may mean to hand them on. So one
+    counts only where a process of the life had it mapped or open, or where SGLang wrote into its
+    name that one made it (of those, or of `numbers`). In a container that number may be another
+    container's, in a folder that both use: then it is named and left.
     """
-    known = {(path, device, inode) for path, device, inode in before}
-    new = {one for one in list_segments(uid) - ours if tuple(one) not in known}
-    used = list_used() if new else set()
-    found = {one for one in new if one.path not in used and not _has_maker(one)}
-    if not found or procfs.sees_machine():
+    pids = {*life.pids, *numbers}
+    new = list_segments(uid) - ours - life.before
+    own = {one for one in new if one in life.seen or _find_maker(one) in pids}
+    used = list_used() if own else set()
+    found = {one for one in own if one.path not in used and not _has_maker(one)}
+    unsure = set() if procfs.sees_machine() else found - life.seen
+    if not unsure:
         return found, []
-    names = ", ".join(sorted(os.path.basename(one.path) for one in found))
-    return set(), ["shared memory %s is left: it may be another container's" % names]
+    names = ", ".join(sorted(os.path.basename(one.path) for one in unsure))
+    return found - unsure, ["shared memory %s is left: it may be another container's" % names]
+
+
+def _find_maker(segment: Segment) -> Optional[int]:
+    """The process that stands in the name: `sgl_shm_<kind>_<pid>_<random>`."""
+    match = _MAKER.search(segment.path)
+    return int(match.group(1)) if match else None
 
 
 def _has_maker(segment: Segment) -> bool:
-    """Whether the process lives that stands in the name: `sgl_shm_<kind>_<pid>_<random>`."""
-    match = _MAKER.search(segment.path)
-    stat = procfs.read_stat(int(match.group(1))) if match else None
+    pid = _find_maker(segment)
+    stat = None if pid is None else procfs.read_stat(pid)
     return stat is not None and stat.alive
 
 
@@ -100,6 +119,8 @@ def remove_segments(segments: Iterable[Segment]) -> Tuple[List[str], List[str]]:
         try:
             os.unlink(segment.path)
             removed.append(name)
+        except FileNotFoundError:
+            continue  # whoever ended last took it away
         except OSError as error:
             left.append("shared memory %s cannot be removed: %s" % (name, error.strerror))
     return removed, left

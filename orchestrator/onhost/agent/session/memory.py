@@ -11,7 +11,8 @@ from ..files.shared import SEEN
 from ..held import journal, lease, rebuild
 from ..held.lease import Lease
 from ..held.state import JOURNAL
-from ..server.life import SERVER, SHM
+from ..server.life import SERVER
+from ..server.shm import SHM
 
 _Stamp = Tuple[int, int, int]
 
