@@ -150,7 +150,7 @@ def test_differences_are_named(stage: Stage):
     found = describe(child.pid)
     limits = dict(found["rlimits"], RLIMIT_CORE=[-1, -1], RLIMIT_NOFILE=[1, 2])
     was = dict(found, umask=0o777, nice=-5, groups=[1, 2], affinity=[7], rlimits=limits)
-    was.update(scheduler=[1, 10], disk=2 << 13 | 6)
+    was.update(scheduler=[1, 10], disk=2 << 13 | 6, odd_environ=["A 2 times"], personality=8)
     now_files = "/".join(str(n) for n in found["rlimits"]["RLIMIT_NOFILE"])
     now_core = "/".join("unlimited" if n < 0 else str(n) for n in found["rlimits"]["RLIMIT_CORE"])
     groups = ",".join(str(group) for group in found["groups"]) or "none"
@@ -162,6 +162,8 @@ def test_differences_are_named(stage: Stage):
         f"nice: {found['nice']}, was -5",
         "scheduler: other, was fifo 10",
         f"disk: {name_disk(found['disk'])}, was best-effort 6",
+        "odd_environ: none, was A 2 times",
+        f"personality: {found['personality']:#x}, was 0x8",
         f"RLIMIT_CORE: {now_core}, was unlimited/unlimited",
         f"RLIMIT_NOFILE: {now_files}, was 1/2",
     ]

@@ -9,7 +9,17 @@ import stat as stat_module
 from typing import Any, Dict, List, Mapping, Optional, Sequence
 
 from ..refusal import Refusal
-from . import arguments, below, commandline, mempolicy, namespaces, priority, procfs, supervisor
+from . import (
+    arguments,
+    below,
+    commandline,
+    mempolicy,
+    namespaces,
+    priority,
+    procfs,
+    supervisor,
+    traits,
+)
 from .above import owner
 
 Description = Dict[str, Any]
@@ -40,9 +50,6 @@ _PUBLIC = (
 _RLIMITS = sorted(n for n in dir(resource) if n.startswith("RLIMIT_") and n != "RLIMIT_OFILE")
 _NULL = os.makedev(1, 3)
 _SHOWN_OUTPUT = ("kind", "path")
-# Only these are handed down by the shells that start servers (nohup, `&` in a script); what a
-# process ignores beyond them it chose itself, and will again.
-_INHERITED_SIGNALS = (1, 2, 3)
 
 
 def describe(pid: int, start_time: Optional[int] = None) -> Description:
@@ -75,6 +82,7 @@ def describe(pid: int, start_time: Optional[int] = None) -> Description:
     description.update(_read_neighbours(pid, processes))
     description.update(_read_identity(pid))
     description.update(_read_scheduling(pid))
+    description.update(traits.read_traits(pid))
     description["cgroup"] = supervisor.find_path(description["cgroups"])
     description["python"] = _find_python(description)
     description["given"] = _find_given(description)
@@ -258,9 +266,6 @@ def _read_identity(pid: int) -> Description:
         identity["groups"] = sorted(int(text) for text in status["Groups"].split())
     if "Umask" in status:
         identity["umask"] = int(status["Umask"], 8)
-    if "SigIgn" in status:
-        mask = int(status["SigIgn"], 16)
-        identity["ignored"] = [n for n in _INHERITED_SIGNALS if mask >> (n - 1) & 1]
     if "Mems_allowed_list" in status:
         identity["mems_allowed"] = status["Mems_allowed_list"]
     return identity

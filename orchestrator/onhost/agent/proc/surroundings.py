@@ -10,7 +10,7 @@ import resource
 import signal
 from typing import Any, Callable, Dict, Mapping, Sequence
 
-from . import mempolicy, priority, procfs
+from . import mempolicy, priority, procfs, traits
 
 _CGROUP_OPTIONS = ("rw", "ro", "xattr", "clone_children", "cpuset_v2_mode")
 
@@ -22,6 +22,7 @@ def restore_surroundings(description: Mapping[str, Any]) -> None:
             attempt(act, description[name])
     for name, limits in (description.get("rlimits") or {}).items():
         attempt(_set_limit, (name, limits))
+    traits.restore(description)
 
 
 def attempt(act: Callable[[Any], object], value: Any) -> None:
@@ -95,10 +96,14 @@ def become_user(description: Mapping[str, Any]) -> None:
     groups = description.get("groups")
     if groups is not None and sorted(os.getgroups()) != groups and os.geteuid() == 0:
         os.setgroups(groups)
-    if gid is not None and os.getresgid() != (gid, gid, gid):
-        os.setresgid(gid, gid, gid)
-    if uid is not None and os.getresuid() != (uid, uid, uid):
-        os.setresuid(uid, uid, uid)
+    # Real, effective and saved; one of an older agent knows the effective one alone.
+    gids = tuple(description.get("gids") or (gid, gid, gid))
+    uids = tuple(description.get("uids") or (uid, uid, uid))
+    if gid is not None and os.getresgid() != gids:
+        os.setresgid(*gids)
+    if uid is not None and os.getresuid() != uids:
+        os.setresuid(*uids)
+    traits.restore_rights(description)
 
 
 def restore_signals(description: Mapping[str, Any]) -> None:
@@ -107,5 +112,5 @@ def restore_signals(description: Mapping[str, Any]) -> None:
         if number not in (signal.SIGKILL, signal.SIGSTOP, 32, 33):
             attempt(lambda n: signal.signal(n, signal.SIG_DFL), number)
     for number in description.get("ignored") or ():
-        signal.signal(number, signal.SIG_IGN)
-    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+        attempt(lambda n: signal.signal(n, signal.SIG_IGN), number)
+    signal.pthread_sigmask(signal.SIG_SETMASK, description.get("blocked") or ())

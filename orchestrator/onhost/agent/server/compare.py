@@ -43,6 +43,10 @@ def _show_list(values: Any) -> str:
     return ",".join(str(value) for value in values) or "none"
 
 
+def _show_mask(value: Any) -> str:
+    return "%#x" % value
+
+
 _PLAIN: Tuple[Tuple[str, Shown], ...] = (
     ("argv", lambda argv: " ".join(argv)),
     ("python", str),
@@ -59,7 +63,19 @@ _PLAIN: Tuple[Tuple[str, Shown], ...] = (
     ("scheduler", priority.name_scheduler),
     ("disk", priority.name_disk),
     ("oom_score_adj", str),
+    ("uids", _show_list),
+    ("gids", _show_list),
     ("ignored", _show_list),
+    ("blocked", _show_list),
+    ("odd_environ", _show_list),
+    ("cap_bounding", _show_mask),
+    ("cap_inheritable", _show_mask),
+    ("cap_ambient", _show_mask),
+    ("no_new_privs", str),
+    ("huge_pages", str),
+    ("personality", _show_mask),
+    ("coredump_filter", _show_mask),
+    ("timerslack_ns", str),
     ("cgroups", " ".join),
     ("namespaces", _show_list),
 )
