@@ -187,6 +187,11 @@ def test_a_command_that_runs(agent, bench: Bench, port):
         assert found.description["pid"] == child.pid
         argv = tuple(bench.argv("--port", str(port), "--node-rank", "0"))
         assert found.original == Life(argv, cwd=str(bench.folder))
+        assert found.original.notes == ()
+    server = bench.server(port, LaunchCommand(command, {}, "/srv"))
+    assert find(agent, server, bench.install, bench.host, 0, 1).original.notes == (
+        f"it runs in {bench.folder}, not in the `cwd` of its command, and will again",
+    )
 
 
 def test_a_command_that_does_not_run(agent, bench: Bench, port):
