@@ -29,7 +29,10 @@ def make_room(made: Sequence[Made], sites: Sequence[Site]) -> tuple[list[Made], 
             others.append(one)
             continue
         small = [n for n in change.nodes if isinstance(n, cst.BaseSmallStatement)]
-        lines = tuple(cst.SimpleStatementLine([n]) for n in small)
+        line = change.path[-1].node
+        assert isinstance(line, cst.SimpleStatementLine)
+        end = cst.TrailingWhitespace(newline=line.trailing_whitespace.newline)
+        lines = tuple(cst.SimpleStatementLine([n], trailing_whitespace=end) for n in small)
         moved = dataclasses.replace(change, path=change.path[:-1], nodes=lines)
         (first if change.side == "after" else last).append(Made(moved, moves=True))
         where = f"`{site.site}` has its own line at line {site.line}"
