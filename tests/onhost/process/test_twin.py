@@ -12,7 +12,7 @@ from orchestrator.onhost.agent.held import lease
 from orchestrator.onhost.agent.held.facts import Facts
 from orchestrator.onhost.agent.proc import procfs
 from orchestrator.onhost.agent.proc.describe import describe
-from orchestrator.onhost.agent.server import process, twin
+from orchestrator.onhost.agent.server import pair, process, twin
 
 from .conftest import HEAD, TAIL, Stage, key_of, wait_for
 
@@ -88,3 +88,22 @@ def test_since_when_a_twin_counts(tmp_path):
             ({}, [stopping]),
         )
     ] == [10 * ticks, 20 * ticks, 30 * ticks, 10 * ticks, 0, 0]
+
+
+def test_which_one_a_start_command_brought_up():
+    """Of two with the same port the one in the namespaces of the original, else any that fits."""
+
+    def found(pid: int, port: str, *kinds: str) -> dict[str, object]:
+        given = {"values": {"port": port}, "unknown": [], "why": None}
+        return {"pid": pid, "given": given, "namespaces": list(kinds)}
+
+    ours, theirs, other = found(1, "30000"), found(2, "30000", "net"), found(3, "30001")
+    assert [
+        [row["pid"] for row in pair.find_fitting(mains, ["up"], description)]
+        for mains, description in (
+            ([ours, theirs, other], found(9, "30000")),
+            ([ours, theirs, other], found(9, "30000", "net")),
+            ([theirs, other], found(9, "30000")),
+            ([other], found(9, "30000")),
+        )
+    ] == [[1], [2], [2], []]

@@ -148,8 +148,7 @@ def _wait_for_main(
         status = child.poll()
         mains = find_mains(way["package"])
         new = [m for m in mains if (m["pid"], m["start_time"]) not in before]
-        # Somebody else may start a server of theirs at the same time.
-        fitting = [m for m in new if _is_like(m, words, description)]
+        fitting = find_fitting(new, words, description)
         if len(fitting) == 1:
             return fitting[0]
         if status:
@@ -164,12 +163,25 @@ def _wait_for_main(
         time.sleep(_POLL_S)
 
 
+def find_fitting(
+    mains: Sequence[Mapping[str, Any]], words: Sequence[str], description: Mapping[str, Any]
+) -> List[Mapping[str, Any]]:
+    """Of these the ones that the start command may have brought up.
+
+    Somebody else may start a server of theirs at the same time, with the same arguments in a
+    container: of several, those in the kinds of namespaces of the described one are meant.
+    """
+    fitting = [found for found in mains if _is_like(found, words, description)]
+    kinds = description.get("namespaces") or []
+    return [found for found in fitting if found["namespaces"] == kinds] or fitting
+
+
 def _is_like(
     found: Mapping[str, Any], words: Sequence[str], description: Mapping[str, Any]
 ) -> bool:
     """Whether a command line has the port and node rank of the start command, or of the original.
 
-    No two servers of one host share both.
+    No two servers of one network share both.
     """
     asked, known = arguments.find_words(words), description.get("given") or _EMPTY
     for name in ("port", "node_rank"):
