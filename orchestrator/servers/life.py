@@ -93,7 +93,8 @@ def _change_arguments(original: Life, restart: Restart) -> tuple[tuple[str, ...]
     for group in _group(restart.remove_args):
         name = group[0].partition("=")[0]
         if not _take(line, group):
-            notes.append(f"`{name}` is not among its arguments: nothing to remove")
+            missed = f"`{name}` is not among its arguments: nothing to remove"
+            notes.append(missed + "".join(f"; `{word}` is" for word in _find_similar(line, name)))
     for group in _group(restart.add_args):
         removed = _take(line, group, added=True) if is_flag(group[0]) else []
         if removed and removed != group:
@@ -103,6 +104,12 @@ def _change_arguments(original: Life, restart: Restart) -> tuple[tuple[str, ...]
     place = line.index(None)
     words = [word for word in line if word is not None]
     return (*words[:place], *restart.add_args, *words[place:]), notes
+
+
+def _find_similar(line: Sequence[str | None], name: str) -> list[str]:
+    """Flags of which one is the beginning of the other: argparse takes some for abbreviations."""
+    flags = [word.partition("=")[0] for word in line if word is not None and word[:2] == "--"]
+    return [f for f in flags if f.startswith(name) or (f != "--" and name.startswith(f))]
 
 
 def _take(line: list[str | None], group: Sequence[str], *, added: bool = False) -> list[str]:

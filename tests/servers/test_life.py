@@ -39,6 +39,9 @@ QUIET = {"SGLANG_ENABLE_HEALTH_ENDPOINT_GENERATION": "0"}
         ("--lora-paths a b", Restart(("--lora-paths", "c")), "--lora-paths c",
          ("`--lora-paths a b` is replaced by `--lora-paths c`",)),
         ("--x 1 2 --y", Restart((), ("--x", "1", "2")), "--y", ()),
+        ("--mem-fraction-static .8", Restart((), ("--mem-frac",)), "--mem-fraction-static .8",
+         ("`--mem-frac` is not among its arguments: nothing to remove; `--mem-fraction-static` is",
+          )),
     ],
 )  # fmt: skip
 def test_arguments(before, restart, after, notes):

@@ -226,6 +226,15 @@ def test_the_last_lines(tmp_path):
     assert (refused.value.code, refused.value.message) == ("missing", expected)
 
 
+def test_a_pipe_has_no_last_lines(tmp_path):
+    """One that stands in the place of a log is refused at once, though nobody writes to it."""
+    os.mkfifo(tmp_path / "log")
+    with pytest.raises(Refusal) as refused:
+        tail.read_tail(str(tmp_path / "log"), 5)
+    expected = f"cannot read `{tmp_path / 'log'}`: Illegal seek"
+    assert (refused.value.code, refused.value.message) == ("missing", expected)
+
+
 def test_spools(tmp_path):
     """New bytes of each spool by offset, within a limit; links and other files are left alone."""
     (tmp_path / "1.jsonl").write_bytes(b"aaaa")

@@ -17,7 +17,7 @@ _TAIL_LIMIT = 64 << 10
 def read_tail(path: str, lines: int, start: int = 0) -> bytes:
     """The last lines of a file from `start` on, at most 64 KiB; raises `Refusal` (`missing`)."""
     try:
-        with open(path, "rb") as file:
+        with open(path, "rb", opener=_open_at_once) as file:
             size = file.seek(0, os.SEEK_END)
             # A file that is shorter was cut meanwhile: all of it is new.
             file.seek(max(start if start <= size else 0, size - _TAIL_LIMIT))
@@ -28,6 +28,11 @@ def read_tail(path: str, lines: int, start: int = 0) -> bytes:
     end = b"\n" if data.endswith(b"\n") else b""
     kept = data[: len(data) - len(end)].split(b"\n")[-lines:] if lines > 0 and data else []
     return b"\n".join(kept) + (end if kept else b"")
+
+
+def _open_at_once(path: str, flags: int) -> int:
+    """A pipe in a log's place would hold us until somebody writes; so it refuses to seek."""
+    return os.open(path, flags | os.O_NONBLOCK)
 
 
 class Follow:
