@@ -231,7 +231,7 @@ def test_a_pipe_has_no_last_lines(tmp_path):
     os.mkfifo(tmp_path / "log")
     with pytest.raises(Refusal) as refused:
         tail.read_tail(str(tmp_path / "log"), 5)
-    expected = f"cannot read `{tmp_path / 'log'}`: Illegal seek"
+    expected = f"cannot read `{tmp_path / 'log'}`: it is not a file"
     assert (refused.value.code, refused.value.message) == ("missing", expected)
 
 

@@ -23,7 +23,8 @@ def read_tail(path: str, lines: int, start: int = 0) -> bytes:
             file.seek(max(start if start <= size else 0, size - _TAIL_LIMIT))
             data = file.read(_TAIL_LIMIT)
     except OSError as error:
-        raise Refusal("missing", "cannot read `%s`: %s" % (path, error.strerror)) from None
+        why = error.strerror or "it is not a file"  # Python's own word for what cannot seek
+        raise Refusal("missing", "cannot read `%s`: %s" % (path, why)) from None
     # Split at newlines only: each state of a progress bar would count as a line otherwise.
     end = b"\n" if data.endswith(b"\n") else b""
     kept = data[: len(data) - len(end)].split(b"\n")[-lines:] if lines > 0 and data else []
