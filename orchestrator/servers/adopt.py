@@ -21,7 +21,8 @@ _OUTSIDE = (
 )
 _APART = (
     "have the agent work where the server does: `enter` of the host, such as"
-    " `[ip, netns, exec, NAME]` or `[apptainer, exec, instance://NAME]`",
+    " `[ip, netns, exec, NAME]`, `[nsenter, --net=/run/netns/NAME]` or"
+    " `[apptainer, exec, instance://NAME]`",
     "or name the commands that stop and start it: `launch: {stop: [...], start: [...]}`",
 )
 _WRITE_DOWN = "write down the command line that it was started by: `launch: {command: [...]}`"

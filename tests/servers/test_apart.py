@@ -42,7 +42,8 @@ def test_the_one_beside_the_agent_is_meant(agent, bench: Bench, port, rank):
             " could not be given back",
             (
                 "have the agent work where the server does: `enter` of the host, such as"
-                " `[ip, netns, exec, NAME]` or `[apptainer, exec, instance://NAME]`",
+                " `[ip, netns, exec, NAME]`, `[nsenter, --net=/run/netns/NAME]` or"
+                " `[apptainer, exec, instance://NAME]`",
                 "or name the commands that stop and start it: `launch: {stop: [...], start:"
                 " [...]}`",
             ),

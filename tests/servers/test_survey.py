@@ -121,7 +121,8 @@ def test_everything_is_shown():
             [
                 "  cannot be adopted: its network namespace is not the agent's, ...",
                 "  hint: have the agent work where the server does: `enter` of the host, such as"
-                " `[ip, netns, exec, NAME]` or `[apptainer, exec, instance://NAME]`",
+                " `[ip, netns, exec, NAME]`, `[nsenter, --net=/run/netns/NAME]` or"
+                " `[apptainer, exec, instance://NAME]`",
                 "  hint: or name the commands that stop and start it: `launch: {stop: [...], start:"
                 " [...]}`",
             ],

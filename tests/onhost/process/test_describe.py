@@ -294,3 +294,16 @@ def test_other_namespaces_cannot_be_given_back(stage: Stage, tmp_path, options, 
     assert found["restorable"] is False
     assert process.public(found)["namespaces"] == found["namespaces"]
     assert process.with_way(found, {"kind": "pair"})["restorable"] is True
+
+
+@pytest.mark.parametrize(("mount", "kinds"), [("", []), ("mount -t tmpfs none /mnt;", ["mnt"])])
+def test_a_mount_namespace_of_each_command(stage: Stage, tmp_path, mount, kinds):
+    """As of `ip netns exec`: of two that show the same mounts one is as good as the other."""
+    words = [sys.executable, "-c", HEAD + TAIL]
+    child = stage.run([*UNSHARE, "--mount", "sh", "-c", mount + 'exec "$@"', "sh", *words])
+    code = "import sys; from orchestrator.onhost.agent.proc.namespaces import find_foreign;"
+    code += "print(find_foreign(int(sys.argv[1])))"
+    look = [*UNSHARE, "--mount", sys.executable, "-c", code, str(child.pid)]
+    done = subprocess.run(look, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.stdout, done.stderr) == (f"{[*kinds, *OWN]}\n", "")
+    assert describe(child.pid)["namespaces"] == ["mnt", *OWN]
