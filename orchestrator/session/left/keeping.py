@@ -39,7 +39,7 @@ def keep_sessions(contacts: Sequence[Contact], wanted: Wanted) -> list[Outcome]:
             return Outcome(part.name, "keep", False, state, server, error.message)
         return Outcome(part.name, "keep", True, state, server, str(left["session"]))
 
-    unreached = [unreached(c, "keep") for c in contacts if c.agent is None]
+    silent = [unreached(c, "keep") for c in contacts if c.agent is None]
     parts = [part for session in group_sessions(contacts, wanted).values() for part in session]
     with ThreadPoolExecutor(_THREADS, "sgldbg-keep") as pool:
-        return unreached + list(pool.map(keep, parts))
+        return silent + list(pool.map(keep, parts))

@@ -5,13 +5,14 @@ from __future__ import annotations
 import ctypes
 import os
 import signal
+import sys
 from pathlib import Path
 
 import pytest
 
 from orchestrator.onhost.agent.proc import procfs
 from orchestrator.onhost.agent.proc.describe import describe
-from orchestrator.onhost.agent.proc.traits import find_odd
+from orchestrator.onhost.agent.proc.traits import find_odd, read_traits
 from orchestrator.onhost.agent.server import process
 
 from .conftest import Stage, wait_for
@@ -88,3 +89,14 @@ def test_entries_that_no_table_holds():
     assert find_odd(b"A=1\0B=2\0A=3\0C=\0") == ["A 2 times"]
     assert find_odd(b"secret\0=x\0A=1\0") == ["2 without a name"]
     assert find_odd(b"") == []
+
+
+def test_what_the_c_library_ignores_is_not_the_servers():
+    """What is spawned, as by make, ignores two signals that no program knows of."""
+    code = "import time; time.sleep(60)"
+    pid = os.posix_spawn(sys.executable, [sys.executable, "-c", code], os.environ)
+    try:
+        assert read_traits(pid)["ignored"] == read_traits(os.getpid())["ignored"]
+    finally:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)

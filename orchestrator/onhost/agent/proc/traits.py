@@ -31,8 +31,9 @@ _STATUS = (
     ("huge_pages", "THP_enabled", 10),
 )
 _FILES = (("personality", 16), ("coredump_filter", 16), ("timerslack_ns", 10))
-# Every Python ignores SIGPIPE and SIGXFSZ by itself.
-_PYTHONS_OWN = (13, 25)
+# Every Python ignores SIGPIPE and SIGXFSZ by itself; 32 and 33 are the C library's, which leaves
+# them ignored in what it spawns, and lets nobody change that.
+_NOT_ITS_OWN = (13, 25, 32, 33)
 _READINGS, _BETWEEN_S = 3, 0.01
 # One that has them all blocked is in the middle of a fork, or waits for them one by one.
 _ALL_BLOCKED = 60
@@ -51,7 +52,7 @@ def read_traits(pid: int) -> Dict[str, Any]:
             found[name] = [int(text) for text in status[field].split()[:3]]
     if "SigIgn" in status:
         ignored = _list_bits(int(status["SigIgn"], 16), 1)
-        found["ignored"] = [number for number in ignored if number not in _PYTHONS_OWN]
+        found["ignored"] = [number for number in ignored if number not in _NOT_ITS_OWN]
     if "SigBlk" in status:
         found["blocked"] = _read_blocked(pid, int(status["SigBlk"], 16))
     environ = procfs.read_bytes("/proc/%d/environ" % pid)
