@@ -6,7 +6,7 @@ import pytest
 
 from tests.chaos.run import SEED, run_part
 
-_STEPS = 250
+_STEPS = 200
 
 
 @pytest.mark.timeout(300)

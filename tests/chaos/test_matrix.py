@@ -7,7 +7,7 @@ import pytest
 from tests.chaos.disks import KINDS
 from tests.chaos.run import SEED, run_part
 
-_CASES = 6
+_CASES = 4
 
 
 @pytest.mark.timeout(300)
