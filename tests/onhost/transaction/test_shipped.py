@@ -17,7 +17,7 @@ from tests.onhost.transaction.place import DEBUG, HOST, wait_for
 
 # The oldest that a host may have is tried where pyenv holds one.
 PYTHONS = [sys.executable, "/usr/bin/python3"]
-PYTHONS += map(str, sorted(Path("/root/.pyenv/versions").glob("3.8.*/bin/python"))[:1])
+PYTHONS += map(str, sorted(Path("~/.pyenv/versions").expanduser().glob("3.8.*/bin/python"))[:1])
 
 
 @pytest.mark.parametrize("python", PYTHONS)
