@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
 from orchestrator.errors import HostError
-from orchestrator.model.inventory import Install, LaunchAdopt, Server
+from orchestrator.model.inventory import Host, Install, LaunchAdopt, Server
 from orchestrator.servers.life import Life, join, shown
 
 # What `sglang.launch_server` listens on when it is not told.
@@ -30,28 +31,34 @@ _WRITE_DOWN = "write down the command line that it was started by: `launch: {com
 Public = Mapping[str, Any]
 
 
+@dataclass(frozen=True, slots=True)
+class Sought:
+    """A server's part on one host: the one of this node rank, of so many.
+
+    `meeting` is the address where rank 0 waits for the others, if it is known: several parts of one
+    rank are told apart by it.
+    """
+
+    server: Server
+    install: Install
+    host: Host
+    rank: int
+    nodes: int
+    meeting: str | None = None
+
+
 def find_port(server: Server) -> int:
     """The port of a server's address."""
     parts = urlsplit(server.url)
     return parts.port or (443 if parts.scheme == "https" else 80)
 
 
-def choose(
-    candidates: Sequence[Public],
-    host: str,
-    server: Server,
-    install: Install,
-    rank: int,
-    nodes: int,
-    meeting: str | None = None,
-) -> Public:
-    """The one main process that is this server's on this host.
-
-    `meeting` is the address where rank 0 waits for the others, if it is known: several of this
-    rank are told apart by it.
+def choose(candidates: Sequence[Public], sought: Sought) -> Public:
+    """The one main process that is meant.
 
     Raises `HostError` `server-not-found` or `server-ambiguous`, which list what was seen.
     """
+    server, rank, host = sought.server, sought.rank, sought.host.name
     port = find_port(server)
     if rank == 0:
         wanted = f"on port {port}"
@@ -62,14 +69,14 @@ def choose(
     else:
         wanted = f"with `--node-rank {rank}`"
         ranked = [c for c in candidates if _node_rank(c) == rank]
-        found = prefer_ours([c for c in ranked if _nodes(c) in (None, nodes)])
+        found = prefer_ours([c for c in ranked if _nodes(c) in (None, sought.nodes)])
         if not found and len(candidates) == 1 and _node_rank(candidates[0]) is None:
             found = list(candidates)  # its rank may stand in a file or in its environment
         if len(found) > 1:
-            found = [c for c in found if find_meeting(c) == meeting] or found
+            found = [c for c in found if find_meeting(c) == sought.meeting] or found
     if len(found) == 1:
         return found[0]
-    what = f"of `{install.package}` runs {wanted}"
+    what = f"of `{sought.install.package}` runs {wanted}"
     notes = [f"seen: {show(c)}" for c in candidates]
     if found:
         raise HostError(
@@ -79,7 +86,7 @@ def choose(
             notes=notes,
             hints=[f"stop the one that is not meant, or give each its own {_TOLD_BY[rank > 0]}"],
         )
-    notes = notes or [f"no server of `{install.package}` runs there at all"]
+    notes = notes or [f"no server of `{sought.install.package}` runs there at all"]
     raise _not_found(host, server, f"no server {what}", notes)
 
 

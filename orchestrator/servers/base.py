@@ -20,6 +20,7 @@ from orchestrator.model.inventory import (
     Server,
 )
 from orchestrator.servers.adopt import (
+    Sought,
     choose,
     find_meeting,
     find_port,
@@ -100,36 +101,29 @@ def find(
     (it does not run, and somebody else listens where it would), `no-systemd`, `no-unit`,
     `server-in-part`.
     """
-    found = _find(agent, server, install, host, rank, nodes, meeting)
+    found = _find(agent, Sought(server, install, host, rank, nodes, meeting))
     if found.description is not None:
         require_whole(found.description, host.name, server, nodes)
     return found
 
 
-def _find(
-    agent: AgentClient,
-    server: Server,
-    install: Install,
-    host: Host,
-    rank: int,
-    nodes: int,
-    meeting: str | None,
-) -> Found:
+def _find(agent: AgentClient, sought: Sought) -> Found:
+    server, host = sought.server, sought.host
     match server.launch:
         case LaunchSystemd():
-            return _supervised(host, find_unit(agent, server, install, host))
+            return _supervised(host, find_unit(agent, server, sought.install, host))
         case LaunchPair():
-            with _naming_owner(agent, server, rank):
-                pair = find_pair(agent, server, install, host, rank, nodes, meeting)
+            with _naming_owner(agent, server, sought.rank):
+                pair = find_pair(agent, sought)
             return _supervised(host, pair)
         case LaunchAdopt():
-            candidates = agent.call("find-servers", {"package": install.package}).value
-            with _naming_owner(agent, server, rank):
-                chosen = choose(candidates, host.name, server, install, rank, nodes, meeting)
+            candidates = agent.call("find-servers", {"package": sought.install.package}).value
+            with _naming_owner(agent, server, sought.rank):
+                chosen = choose(candidates, sought)
             require_restorable(chosen, host.name, server)
             return Found(host.name, chosen, _life_of(chosen))
         case LaunchCommand() as launch:
-            return _find_command(agent, server, launch, install, host, rank, nodes)
+            return _find_command(agent, sought, launch)
 
 
 def make_description_args(found: Found, server: Server) -> dict[str, Any]:
@@ -156,17 +150,10 @@ def _supervised(host: Host, found: Supervised) -> Found:
     return Found(host.name, found.description, found.original, found.way)
 
 
-def _find_command(
-    agent: AgentClient,
-    server: Server,
-    launch: LaunchCommand,
-    install: Install,
-    host: Host,
-    rank: int,
-    nodes: int,
-) -> Found:
-    candidates = agent.call("find-servers", {"package": install.package}).value
-    life = for_host(launch, host, rank, nodes)
+def _find_command(agent: AgentClient, sought: Sought, launch: LaunchCommand) -> Found:
+    server, host, rank = sought.server, sought.host, sought.rank
+    candidates = agent.call("find-servers", {"package": sought.install.package}).value
+    life = for_host(launch, host, rank, sought.nodes)
     running = prefer_ours([c for c in candidates if _is_run_by(life.argv, tuple(c["argv"]))])
     if not running and rank == 0:
         # 0.5.2 writes a title over its command line: its port tells, and the inventory knows it.

@@ -9,7 +9,7 @@ from typing import Any
 from orchestrator.agent.client import AgentClient
 from orchestrator.errors import HostError
 from orchestrator.model.inventory import ARGS, Host, Install, LaunchPair, LaunchSystemd, Server
-from orchestrator.servers.adopt import Public, choose
+from orchestrator.servers.adopt import Public, Sought, choose
 from orchestrator.servers.life import Life, fill_words
 
 Way = Mapping[str, Any]
@@ -55,29 +55,22 @@ def find_unit(agent: AgentClient, server: Server, install: Install, host: Host) 
     return Supervised(found, Life(tuple(found["argv"]), cwd=found["cwd"]), _timed(way, server))
 
 
-def find_pair(
-    agent: AgentClient,
-    server: Server,
-    install: Install,
-    host: Host,
-    rank: int,
-    nodes: int,
-    meeting: str | None = None,
-) -> Supervised:
+def find_pair(agent: AgentClient, sought: Sought) -> Supervised:
     """The running server that the two commands stop and start; told from others as by `adopt`.
 
     Raises `HostError`: `server-not-found`, `server-ambiguous`.
     """
-    launch = server.launch
+    launch, package = sought.server.launch, sought.install.package
     assert isinstance(launch, LaunchPair)
-    candidates = agent.call("find-servers", {"package": install.package}).value
-    found = choose(candidates, host.name, server, install, rank, nodes, meeting)
-    stop = fill_words(launch.stop, host, rank, nodes)
-    start = fill_words(launch.start, host, rank, nodes)
+    found = choose(agent.call("find-servers", {"package": package}).value, sought)
+    stop, start = (
+        fill_words(words, sought.host, sought.rank, sought.nodes)
+        for words in (launch.stop, launch.start)
+    )
     slot = start.index(ARGS) if ARGS in start else None
     plain = tuple(word for word in start if word != ARGS)
-    way = {"kind": "pair", "stop": list(stop), "start": list(plain), "package": install.package}
-    return Supervised(found, Life(plain, slot=slot), _timed(way, server))
+    way = {"kind": "pair", "stop": list(stop), "start": list(plain), "package": package}
+    return Supervised(found, Life(plain, slot=slot), _timed(way, sought.server))
 
 
 def _timed(way: dict[str, Any], server: Server) -> Way:
