@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -88,7 +89,8 @@ class Stage:
         for key in self._keys:
             stat = procfs.read_stat(key["pid"])
             if stat is not None and stat.start_time == key["start_time"]:
-                os.kill(key["pid"], 9)
+                with contextlib.suppress(ProcessLookupError):  # it ended just now
+                    os.kill(key["pid"], 9)
         for child in self._children:
             child.wait(30)
             for pipe in (child.stdin, child.stdout, child.stderr):
