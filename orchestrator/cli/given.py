@@ -50,9 +50,12 @@ def _of(context: click.Context) -> Given:
     return given
 
 
-def complete(text: str) -> str:
-    """The text with commands of ours that can be pasted: they find what this call has found."""
-    given = find_given()
+def complete(text: str, given: Given | None = None) -> str:
+    """The text with commands of ours that can be pasted: they find what this call has found.
+
+    `given` is for another thread than the command's, which has no context.
+    """
+    given = find_given() if given is None else given
     return _COMMAND.sub(lambda match: _complete(match, given), text)
 
 

@@ -15,7 +15,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from orchestrator.cli.given import complete
+from orchestrator.cli.given import complete, find_given
 from orchestrator.diagnostics import one_line
 from orchestrator.model.outcome import ExitCode
 
@@ -40,6 +40,7 @@ class LiveProgress:
         self._began = time.monotonic()
         self._told: dict[str, tuple[tuple[str, str, str], float]] = {}
         self._lock = threading.Lock()
+        self._given = find_given()
         self._live: Live | None = None
         if self._can_draw(hosts):
             self._live = Live(console=self._console, get_renderable=self._table, transient=False)
@@ -94,7 +95,7 @@ class LiveProgress:
             with contextlib.suppress(OSError):
                 os.write(2, b"\x1b[?25h\n")
         with contextlib.suppress(OSError):
-            os.write(2, f"{one_line(complete(text))}\n".encode())
+            os.write(2, f"{one_line(complete(text, self._given))}\n".encode())
         os._exit(int(ExitCode.NOT_RESTORED))
 
     def _print(self, text: str) -> None:

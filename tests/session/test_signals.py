@@ -73,18 +73,21 @@ def test_who_will_not_wait_leaves_the_rest_to_the_guards(
 ) -> None:
     """Ctrl-\\ puts everything back like Ctrl-C, and pressed again it leaves at once, which is 7."""
     small.session["lease"] = "4s"
-    with start("run", small.write(), "--runs", tmp_path / "runs") as running:
+    book = small.folder / "inventory.yaml"
+    session = small.write()
+    with start("run", session, "--inventory", book, "--runs", tmp_path / "runs") as running:
         running.wait_line("demo-0: start done")
         running.send(signal.SIGQUIT)
         running.wait_line("interrupted: putting everything back")
         running.send(signal.SIGQUIT)
         result = running.end()
-    assert (result.code, result.err.splitlines()[-1].partition(";")[0]) == (
+    assert (result.code, result.err.splitlines()[-1]) == (
         7,
-        "left at once: what is not back yet is put back by the guard of each host",
+        "left at once: what is not back yet is put back by the guard of each host;"
+        f" `sgldbg status --inventory {book}` shows what is left",
     )
     wait_for(single.is_back, "the guard")
-    ended = call(monkeypatch, "revert", "--all", "--inventory", small.folder / "inventory.yaml")
+    ended = call(monkeypatch, "revert", "--all", "--inventory", book)
     assert ended.code == 0, ended.err
     single.assert_as_before()
 

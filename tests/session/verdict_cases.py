@@ -121,6 +121,10 @@ GRAPH = (
     "the code runs inside a CUDA graph, where no Python runs after its capture: add"
     " `--disable-cuda-graph` to `add_args` of `restart`"
 )
+AFTER_READY = (
+    "send requests that reach this place; if they do, it runs inside a CUDA graph: add"
+    " `--disable-cuda-graph` to `add_args` of `restart`"
+)
 TRAFFIC = "send requests that reach this place, or give `until` a longer `timeout`"
 ANY = "where not every worker runs this code, say `from: any worker` in `until`"
 BOTH = ("gpu01/TP0", "gpu01/TP1")
@@ -234,7 +238,7 @@ CASES = [
         False,
         missing="gpu01/TP0",
         why="seen only before ready",
-        advice=GRAPH,
+        advice=AFTER_READY,
         shown=("EXTEND: hidden_states 64, embeds 64",),
     ),
     Case(

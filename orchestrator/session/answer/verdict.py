@@ -179,9 +179,14 @@ def _advice(question: Question, state: str, found: Sequence[WorkerFinding]) -> s
     whys = " ".join(f.why for f in silent)
     if any(f.state == "holds" for f in found):
         return "where not every worker runs this code, say `from: any worker` in `until`"
-    if "before ready" in whys or "graph" in whys:
+    if "graph" in whys:
         return (
             "the code runs inside a CUDA graph, where no Python runs after its capture:"
+            " add `--disable-cuda-graph` to `add_args` of `restart`"
+        )
+    if "before ready" in whys:
+        return (
+            "send requests that reach this place; if they do, it runs inside a CUDA graph:"
             " add `--disable-cuda-graph` to `add_args` of `restart`"
         )
     if "of the expectation never held" in whys:
