@@ -30,7 +30,7 @@ test: $(ready)
 # Whole sweeps of which `make test` runs a rotating slice (its seed is printed, SGLDBG_SEED repeats
 # it), such as a controller that is killed at every stage.
 chaos: $(ready)
-	$(python) -m tests.chaos
+	$(python) -m tests.chaos --jobs $(JOBS)
 
 # The source of real SGLang releases; downloads their wheels once.
 test-releases: $(ready)

@@ -1,25 +1,31 @@
 """`make chaos`: everything that the slices of `make test` are slices of, and its figures.
 
-`python -m tests.chaos [STEPS]`; `SGLDBG_SEED` chooses another order. Exits 1 on a difference.
+`python -m tests.chaos [--jobs N] [--steps N]`; `SGLDBG_SEED` chooses another order. Its pieces know
+nothing of each other and run side by side: most of them wait, for a lease or for a process. Exits 1
+on a difference.
 """
 
 from __future__ import annotations
 
+import argparse
 import os
 import re
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import astuple, dataclass
+from functools import partial
 from pathlib import Path
 
 from tests.chaos.disks import KINDS
 from tests.chaos.run import SEED, run_part
 
-_STEPS = 100_000
-# Hypothesis keeps what it has seen; a process of its own for each part keeps that small.
+# A part in shares that are small enough to be spread evenly.
+_SHARES = 8
+# Hypothesis keeps what it has seen; a process of its own for so many steps keeps that small.
 _STEPS_EACH = 10_000
 
 
@@ -42,35 +48,28 @@ class Tally:
         )
 
 
-def matrix(where: Path, kinds: tuple[str, ...]) -> Tally:
-    """All lines times all faults, on these file systems in turn."""
-    found = run_part("matrix", SEED, 0, where / kinds[0], *kinds)
-    print(f"on {', '.join(found['kinds']) or 'the machine’s own disk'}")
+def matrix(where: Path, kinds: tuple[str, ...], share: int) -> Tally:
+    """One share of all lines times all faults, on these file systems in turn."""
+    directory = where / f"{kinds[0]}{share}"
+    found = run_part("matrix", SEED, 0, f"{share}/{_SHARES}", directory, *kinds)
     absent = [kind for kind in kinds if kind not in found["kinds"]]
-    if absent:
+    if absent and not share:
         print(f"  not tried, since this machine lets us mount none: {', '.join(absent)}")
     for case, problems in found["failures"].items():
         print(f"  {case}: {'; '.join(problems)}")
-    if found["missing"]:
-        print(f"  steps at which nothing was broken: {', '.join(found['missing'])}")
-    tried, wrong = found["tried"], len(found["failures"]) + len(found["missing"])
+    missing = [] if share else found["missing"]
+    if missing:
+        print(f"  steps at which nothing was broken: {', '.join(missing)}")
+    tried, wrong = found["tried"], len(found["failures"]) + len(missing)
     return Tally(tried, found["kills"], tried, wrong)
 
 
-def fuzz(where: Path, steps: int) -> Tally:
-    """So many steps, up to the first that goes wrong."""
-    total, rounds, patched = Tally(), 0, 0
-    while total.cases < steps and not total.differences:
-        number = SEED * 1000 + rounds
-        part = min(_STEPS_EACH, steps - total.cases)
-        found = run_part("fuzz", number, part, where / f"fuzz{number}")
-        failed = found["failure"] != ""
-        total += Tally(found["steps"], found["kills"], found["trees"], failed)
-        rounds, patched = rounds + found["rounds"], patched + found["patched"]
-        if failed:
-            print(f"  seed {number} after {found['steps']} steps: {found['failure']}")
-    print(f"  {rounds} rounds; files were patched after {patched} of the steps")
-    return total
+def fuzz(where: Path, number: int, steps: int) -> Tally:
+    """So many steps of one seed, up to the first that goes wrong."""
+    found = run_part("fuzz", number, steps, where / f"fuzz{number}")
+    if found["failure"]:
+        print(f"  seed {number} after {found['steps']} steps: {found['failure']}")
+    return Tally(found["steps"], found["kills"], found["trees"], found["failure"] != "")
 
 
 def sweep() -> Tally:
@@ -103,27 +102,39 @@ def _run_tests(*words: str, **environ: str) -> tuple[str, int]:
     return done.stdout, sum(map(int, re.findall(r"\b(\d+) (?:failed|error)", done.stdout))) or 1
 
 
-def main(steps: int) -> int:
-    """Run every part, whatever became of the others; the number of differences."""
+def _pieces(where: Path, steps: int) -> Iterator[tuple[str, Callable[[], Tally]]]:
+    """Each with the part it belongs to; first those that cannot be shared out."""
+    yield "crash sweep", sweep
+    yield "sessions", sessions
+    for share in range(_SHARES):
+        yield "kill matrix", partial(matrix, where, KINDS[:1], share)
+        yield "kill matrix on other disks", partial(matrix, where, KINDS[1:], share)
+    for first in range(0, steps, _STEPS_EACH):
+        seed = SEED * 1_000_000 + first
+        yield "fuzz", partial(fuzz, where, seed, min(_STEPS_EACH, steps - first))
+
+
+def main(steps: int, jobs: int) -> int:
+    """Run every piece, whatever became of the others; the number of differences."""
     print(f"SGLDBG_SEED={SEED}", flush=True)
-    total = Tally()
-    with tempfile.TemporaryDirectory(prefix="sgldbg-chaos-") as name:
-        where = Path(name)
-        parts: dict[str, Callable[[], Tally]] = {
-            "crash sweep": sweep,
-            "kill matrix": lambda: matrix(where, KINDS[:1]),
-            "kill matrix on other disks": lambda: matrix(where, KINDS[1:]),
-            "fuzz": lambda: fuzz(where, steps),
-            "sessions": sessions,
-        }
-        for title, run in parts.items():
-            began = time.monotonic()
-            tally = run()
-            total += tally
-            print(f"{title}: {tally}, {time.monotonic() - began:.0f} s", flush=True)
-    print(f"all of it: {total}")
+    began, totals = time.monotonic(), dict[str, Tally]()
+    with (
+        tempfile.TemporaryDirectory(prefix="sgldbg-chaos-") as name,
+        ThreadPoolExecutor(jobs) as pool,
+    ):
+        pieces = [(part, pool.submit(run)) for part, run in _pieces(Path(name), steps)]
+        for part, piece in pieces:
+            totals[part] = totals.get(part, Tally()) + piece.result()
+    for part, tally in totals.items():
+        print(f"{part}: {tally}")
+    total = sum(totals.values(), Tally())
+    print(f"all of it: {total}, {time.monotonic() - began:.0f} s")
     return total.differences
 
 
 if __name__ == "__main__":
-    sys.exit(main(int(sys.argv[1]) if sys.argv[1:] else _STEPS) != 0)
+    parser = argparse.ArgumentParser(prog="tests.chaos", description=__doc__)
+    parser.add_argument("--steps", type=int, default=100_000, help="of the fuzz")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count())
+    asked = parser.parse_args()
+    sys.exit(main(asked.steps, asked.jobs) != 0)

@@ -1,8 +1,8 @@
 """The kill matrix: every line of a session's journal, and of its guard's, times every fault.
 
-`python -m tests.chaos.matrix SEED COUNT DIRECTORY KIND...` runs that many of its cases, chosen by
-the seed, all of them where the count is 0, each with its install on another kind of file system in
-turn, and prints one JSON object. A program of its own: it forks.
+`python -m tests.chaos.matrix SEED COUNT SHARE/SHARES DIRECTORY KIND...` chooses that many of its
+cases by the seed, all of them where the count is 0, runs this share of them, each with its install
+on another kind of file system in turn, and prints one JSON object. A program of its own: it forks.
 """
 
 from __future__ import annotations
@@ -179,16 +179,17 @@ def choose(cases: list[Case], count: int, seed: int) -> list[Case]:
     return [case for _, case in sorted(ranked, key=lambda item: item[0])][:count]
 
 
-def run(seed: int, count: int, directory: Path, wanted: list[str]) -> dict[str, Any]:
-    """The matrix or a slice of it, as data; `kinds` are those that could be mounted."""
+def run(seed: int, count: int, share: str, directory: Path, wanted: list[str]) -> dict[str, Any]:
+    """The matrix or a share of a slice of it, as data; `kinds` are those that could be mounted."""
     began = time.monotonic()
     kinds = [kind for kind in wanted if disks.can_mount(kind, directory / "try")]
     lines = count_lines(directory, kinds[0] if kinds else "")
     cases = list_cases(lines, bool(kinds))
-    chosen = choose(cases, count, seed)
+    first, step = map(int, share.split("/"))
+    chosen = list(enumerate(choose(cases, count, seed)))[first::step]
     failures = {}
     signal.signal(signal.SIGALRM, _too_long)
-    for number, case in enumerate(chosen):
+    for number, case in chosen:
         signal.alarm(_CASE_S)
         kind = kinds[(seed + number) % len(kinds)] if kinds else ""
         problems = run_case(case, directory / str(number), kind)
@@ -201,7 +202,7 @@ def run(seed: int, count: int, directory: Path, wanted: list[str]) -> dict[str, 
         "lines": {who: len(labels) for who, labels in lines.items()},
         "missing": sorted(missing_steps(lines)),
         "tried": len(chosen),
-        "kills": sum("SIG" in c.fault or "boot" in c.fault or "link" in c.fault for c in chosen),
+        "kills": sum(any(word in c.fault for word in ("SIG", "boot", "link")) for _, c in chosen),
         "kinds": kinds,
         "seconds": round(time.monotonic() - began, 1),
         "failures": failures,
@@ -213,5 +214,5 @@ def _too_long(number: int, frame: Any) -> None:
 
 
 if __name__ == "__main__":
-    seed, count, directory, *kinds = sys.argv[1:]
-    print(json.dumps(run(int(seed), int(count), Path(directory), kinds)))
+    seed, count, share, directory, *kinds = sys.argv[1:]
+    print(json.dumps(run(int(seed), int(count), share, Path(directory), kinds)))
