@@ -17,7 +17,7 @@ from orchestrator.userfile import reason_of
 if TYPE_CHECKING:
     from orchestrator.errors import OrchestratorError
 
-# Name -> one-line help. The command is `command` of the module of that name in this package; it
+# Name -> one-line help. The command is `command` of the module of that name in `commands`; it
 # is not imported for the help page, which so costs no more than importing click.
 COMMANDS = {
     "check": "Check YAML files; with --against, where patches fit.",
@@ -41,7 +41,6 @@ RESTORING = frozenset({"ask", "keep", "revert"})
 
 CLOSED_PIPE = 141  # what a shell reports of a program that SIGPIPE ended
 LOST_OUTPUT = 74  # sysexits.h: an error while writing
-OUR_BUG = 70
 NOT_RESTORED = 7
 
 
@@ -56,7 +55,7 @@ class LazyGroup(click.Group):
         """The command, imported now."""
         if cmd_name not in COMMANDS:
             return None
-        module = import_module(f"orchestrator.cli.{cmd_name}")
+        module = import_module(f"orchestrator.cli.commands.{cmd_name}")
         begin_command(NOT_RESTORED if cmd_name in RESTORING else INTERRUPTED)
         command: click.Command = module.command
         return command
@@ -147,6 +146,7 @@ def _invoke(context: click.Context, arguments: list[str]) -> int:
 
         if isinstance(error, OrchestratorError):
             return _report(error)
+        from orchestrator.cli.render import report_bug
         from orchestrator.session.kept.rundir import full_disk
 
         full = full_disk(error)
@@ -186,22 +186,3 @@ def _report(error: OrchestratorError) -> int:
     code = find_exit_code(error)
     show_failure(code, error)
     return code
-
-
-def report_bug(error: Exception) -> int:
-    """Keep the trace in a file and name it; a page of internals helps no user."""
-    from orchestrator.cli.render import keep_trace, show_failure
-
-    show_failure(OUR_BUG, None, error)
-    said = f"{type(error).__name__}: {error}"
-    try:
-        path = keep_trace(error)
-    except OSError as failure:
-        where = failure.filename or "the trace file"
-        click.echo(f"{where}: {reason_of(failure)}; so here is the trace:", err=True)
-        import traceback
-
-        click.echo("".join(traceback.format_exception(error)), err=True)
-        return OUR_BUG
-    click.echo(f"error: a bug of sgldbg: {said}; please report it with {path}", err=True)
-    return OUR_BUG

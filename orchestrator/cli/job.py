@@ -12,10 +12,11 @@ from pathlib import Path
 import click
 
 from orchestrator.session.hosts.fleet import Progress
+from orchestrator.session.job import Job, new_session_id
 from orchestrator.session.kept.rundir import RunDir, unwritable
 from orchestrator.session.kept.timeline import Timeline
 from orchestrator.session.probe_runtime import runtime_source
-from orchestrator.session.run import Job, Run, new_session_id
+from orchestrator.session.run import Run
 from orchestrator.spec.project import load_project
 from orchestrator.transport.routes import open_transport
 from orchestrator.userfile import is_full, reason_of

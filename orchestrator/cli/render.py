@@ -25,6 +25,7 @@ from orchestrator.errors import (
     RevertIncompleteError,
 )
 from orchestrator.model.outcome import ExitCode, Outcome
+from orchestrator.userfile import reason_of
 
 
 def find_exit_code(error: OrchestratorError) -> int:
@@ -136,3 +137,18 @@ def keep_trace(error: BaseException) -> Path:
     with open(descriptor, "w", encoding="utf-8", errors="backslashreplace") as file:
         file.write(text)
     return path
+
+
+def report_bug(error: Exception) -> int:
+    """Keep the trace in a file and name it; a page of internals helps no user."""
+    show_failure(ExitCode.OUR_BUG, None, error)
+    said = f"{type(error).__name__}: {error}"
+    try:
+        path = keep_trace(error)
+    except OSError as failure:
+        where = failure.filename or "the trace file"
+        click.echo(f"{where}: {reason_of(failure)}; so here is the trace:", err=True)
+        click.echo("".join(traceback.format_exception(error)), err=True)
+        return ExitCode.OUR_BUG
+    click.echo(f"error: a bug of sgldbg: {said}; please report it with {path}", err=True)
+    return ExitCode.OUR_BUG

@@ -2,82 +2,40 @@
 
 from __future__ import annotations
 
-import secrets
-import threading
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
-from datetime import datetime
-from pathlib import Path
+from collections.abc import Callable
+from dataclasses import replace
 
 from orchestrator.diagnostics import fold_hosts
 from orchestrator.errors import (
     FleetError,
-    HostError,
     OrchestratorError,
     PatchError,
     SessionError,
 )
-from orchestrator.model.inventory import Host, Inventory, Server
 from orchestrator.model.outcome import is_as_before
-from orchestrator.model.patch import Patch
 from orchestrator.model.plan import Plan
 from orchestrator.model.record import Verdict
-from orchestrator.model.session import Session
-from orchestrator.servers.base import Life, debug_life
-from orchestrator.servers.exercise import exercise
-from orchestrator.servers.ready import wait_ready
-from orchestrator.servers.workers import Workers
 from orchestrator.session.answer.collect import Collector
+from orchestrator.session.debugging import DebugLife
 from orchestrator.session.engine import Engine
 from orchestrator.session.hosts.fleet import Cancelled, Fleet, FleetFailure, Progress
 from orchestrator.session.hosts.heartbeat import Heartbeat
 from orchestrator.session.hosts.member import Member
 from orchestrator.session.hosts.pause import blame_pause
+from orchestrator.session.job import Job
 from orchestrator.session.kept.ending import Ending
 from orchestrator.session.kept.rundir import RunDir, full_disk
 from orchestrator.session.signals import signals_end
 from orchestrator.session.steps import leftovers, lives, observe, stages
 from orchestrator.session.steps.links import note_compiled, note_links
 from orchestrator.session.steps.tail import Tail
-from orchestrator.session.steps.watch import Watch
 from orchestrator.spec.project import is_shipped
-from orchestrator.transport.base import Transport
 
 # In the grace a controller whose link broke may come back before the guard reverts.
 _LONGEST_GRACE_S = 15.0
 # Planning one patch takes a second at most, on a machine that is not busy; a library of 19 took
 # over a minute on one that was.
 _PLAN_S = 60.0
-# The runtime looks at its table every 0.2 s; one poll must have passed before the user's request.
-_ARMING_S = 0.5
-
-
-@dataclass(frozen=True, slots=True)
-class Job:
-    """Everything that a run needs, already read and checked."""
-
-    inventory: Inventory
-    session: Session
-    patches: Sequence[Patch]
-    transport: Transport
-    runtime_source: bytes
-    holder: str
-    runs_dir: Path
-
-    @property
-    def server(self) -> Server:
-        """The server that the session names."""
-        return self.inventory.servers[self.session.server]
-
-    @property
-    def hosts(self) -> tuple[Host, ...]:
-        """Its hosts in rank order."""
-        return tuple(self.inventory.hosts[name] for name in self.server.hosts)
-
-
-def new_session_id(session: str, now: datetime) -> str:
-    """Time, name and 32 random bits: sorts by time, says what it is, never meets another."""
-    return f"{now:%Y%m%d-%H%M%S}-{session}-{secrets.token_hex(4)}"
 
 
 class Run:
@@ -93,8 +51,6 @@ class Run:
         self.collector = Collector(self.fleet, run_dir, job.session, session_id)
         self.verdict: Verdict | None = None
         self.applied = False
-        self._first_ready = threading.Event()
-        self._workers = {member.name: Workers() for member in members}
 
     def execute(self) -> Ending:
         """Do the job and its tail. Raises nothing that a host, a user or a bug can cause."""
@@ -149,10 +105,8 @@ class Run:
         fleet.each("connect", observe.connect(job.transport), may_leave=True)
         if writes:
             fleet.each("leftovers", leftovers.end_leftovers)
-        install = job.inventory.installs[job.server.install]
-        restart = job.session.restart
-        first = fleet.members[0]
-        look = observe.look(self.session_id, job.server, install, job.patches, restart, first)
+        restart, first = job.session.restart, fleet.members[0]
+        look = observe.look(self.session_id, job.server, job.install, job.patches, restart, first)
         for members in observe.in_turns(job.server, fleet.members):
             fleet.each("look", look, members, may_leave=True)
         views = [m.view for m in fleet.members if m.view is not None]
@@ -164,18 +118,13 @@ class Run:
         fleet.each("check", observe.check_code(plan), may_leave=True)
         return plan
 
-    def life(self, member: Member) -> Life:
-        """The debug life of a member's server."""
-        assert member.found is not None
-        return debug_life(member.found.original, self.job.session.restart)
-
     def list_notes(self, plan: Plan) -> list[str]:
         """What there is to know of the debug lives, of what comes back and of files that have
         other names, each once.
         """
         hosts: dict[str, list[str]] = {}
         for member in [m for m in self.fleet.members if m.found is not None]:
-            for note in self.life(member).notes:
+            for note in self.job.life(member).notes:
                 hosts.setdefault(note, []).append(member.name)
         notes = [f"{fold_hosts(names)}: {note}" for note, names in hosts.items()]
         return notes + note_links(plan, {m.name: m.files for m in self.fleet.members})
@@ -190,8 +139,7 @@ class Run:
         met = None  # as long as nobody has waited to the end
         with Heartbeat(self.fleet, self.job.session.lease_s):
             try:
-                self._patch(plan)
-                met = self._observe_life()
+                met = self._patch(plan).observe()
             finally:
                 self._end(plan, met)
 
@@ -210,10 +158,12 @@ class Run:
                 with Heartbeat(self.fleet, session_lease_s):
                     self._end(plan, None)
 
-    def _patch(self, plan: Plan) -> None:
+    def _patch(self, plan: Plan) -> DebugLife:
+        """Stage the edits, and start the server with them."""
         self._stage(plan)
-        self._debug_life(plan)
-        self._arm(plan)
+        life = DebugLife(self.job, plan, self.fleet, self.collector, self.run_dir)
+        life.begin()
+        return life
 
     def _make_plan(self) -> Plan:
         with Engine(_PLAN_S * max(1, len(self.job.patches))) as engine:
@@ -249,81 +199,10 @@ class Run:
 
     def _stage(self, plan: Plan) -> None:
         job, fleet = self.job, self.fleet
-        install = job.inventory.installs[job.server.install]
         lease_s = job.session.lease_s
         fleet.each("begin", stages.begin(self.session_id, job.holder, lease_s, self.grace_s))
-        fleet.each("stage", stages.stage(plan, install.package))
+        fleet.each("stage", stages.stage(plan, job.install.package))
         fleet.each("describe", lives.describe(job.server))
-
-    def _debug_life(self, plan: Plan) -> None:
-        """Stop the originals, swap, start patched, wait until ready."""
-        fleet, job = self.fleet, self.job
-        if len(fleet.members) > 1:
-            fleet.each("announce", lives.announce_stop(job.server))
-        stop = lives.stop_server("original", job.server)
-        fleet.each("stop", stop, [m for m in fleet.members if m.rank == 0])
-        fleet.each("stop", stop, [m for m in fleet.members if m.rank != 0])
-        fleet.each("swap", stages.swap)
-        fleet.each("effective", stages.check_effective(plan, self.life))
-        fleet.each("probes", stages.write_table(plan, 1, "start"))
-        fleet.each("start", lives.start(self.life))
-        self.collector.follow()
-        fleet.each("ready", self._wait_ready, may_leave=True)
-
-    def _wait_ready(self, member: Member) -> None:
-        assert member.life is not None
-        try:
-            wait_ready(
-                member.channel,
-                self.job.server,
-                member.life,
-                member.rank,
-                lambda text: self.fleet.progress.stage(member.name, "ready", "running", text),
-                # One rank that dies early ends the wait of the others at once.
-                lambda: self.fleet.stop.is_set() or any(m.error for m in self.fleet.members),
-                lambda: self._first_ready.is_set(),
-                self._workers[member.name],
-            )
-        except HostError as error:
-            raise lives.say_which(error, lives.DEBUG_LIFE) from None
-        if member.rank == 0:
-            self._first_ready.set()
-
-    def _arm(self, plan: Plan) -> None:
-        """Start all counters anew, and wait until every site must have seen it."""
-        self.fleet.each("arm", stages.write_table(plan, 2, "armed"))
-        self.fleet.stop.wait(_ARMING_S)
-        self.fleet.stop.check()
-
-    def _observe_life(self) -> bool:
-        """Send the traffic, and wait until enough was seen or the time is up."""
-        fleet, session = self.fleet, self.job.session
-        with Watch(fleet, self.job.server, self._workers):
-            self.collector.look_at_workers()
-            if session.exercise:
-                fleet.each("exercise", self._exercise, fleet.members[:1], may_leave=True)
-            return self.collector.wait_until_enough()
-
-    def _exercise(self, member: Member) -> str:
-        """Send the session's traffic; a server that died of it is the session's failure."""
-        assert member.life is not None
-        responses = exercise(
-            member.channel,
-            self.job.server,
-            self.job.session.exercise,
-            member.life,
-            on_response=lambda r: self.run_dir.append("exercise.jsonl", asdict(r)),
-            cancelled=self.fleet.stop.is_set,
-        )
-        bad = [r for r in responses if not r.ok]
-        if bad:
-            raise HostError(
-                f"{bad[0].method} {bad[0].path} failed: {bad[0].error}",
-                host=member.name,
-                code="exercise",
-                tail=bad[0].tail,
-            )
-        return f"{len(responses)} answers"
 
     def _ending(
         self, cause: OrchestratorError | None, bug: Exception | None, interrupted: bool

@@ -33,9 +33,9 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[
     monkeypatch.setenv("SGLDBG_STATE", str(tmp_path / "state"))
 
     def call(function: Callable[[], object]) -> int:
-        module = ModuleType("orchestrator.cli.demo")
+        module = ModuleType("orchestrator.cli.commands.demo")
         module.command = click.command("demo")(function)  # type: ignore[attr-defined]
-        monkeypatch.setitem(sys.modules, "orchestrator.cli.demo", module)
+        monkeypatch.setitem(sys.modules, "orchestrator.cli.commands.demo", module)
         return main(["demo"])
 
     return call

@@ -25,7 +25,7 @@ def read_calls(page: Path) -> list[list[str]]:
 
 def find_command(words: list[str]) -> click.Command:
     """The command that these words call."""
-    command: click.Command = import_module(f"orchestrator.cli.{words[0]}").command
+    command: click.Command = import_module(f"orchestrator.cli.commands.{words[0]}").command
     if isinstance(command, click.Group):
         return command.commands[words[1]]
     return command

@@ -30,7 +30,7 @@ def shown(
     monkeypatch.chdir(tmp_path)
 
     def show(text: str, name: str, *words: str) -> str:
-        command: click.Command = import_module(f"orchestrator.cli.{name}").command
+        command: click.Command = import_module(f"orchestrator.cli.commands.{name}").command
 
         def body(**arguments: Any) -> None:
             say(text)
@@ -119,7 +119,7 @@ def test_an_error_is_told_with_such_commands(
 ) -> None:
     """Also one that ends the command, and the usage that is wrong."""
     monkeypatch.chdir(tmp_path)
-    command: click.Command = import_module("orchestrator.cli.hosts").command
+    command: click.Command = import_module("orchestrator.cli.commands.hosts").command
 
     def body(**arguments: Any) -> None:
         raise HostError("no", host="h", code="auth", hints=(REVERT,))
@@ -159,7 +159,7 @@ def test_every_printed_command_can_be_given() -> None:
         name, *rest = re.sub(r"%s|\{[^}]*\}", "x", words).split()
         assert name in COMMANDS, (file, words)
         if rest:
-            command: click.Command = import_module(f"orchestrator.cli.{name}").command
+            command: click.Command = import_module(f"orchestrator.cli.commands.{name}").command
             with command.make_context(name, rest) as context:
                 given = context.params
             assert name != "revert" or given["everything"] or given["session_file"], (file, words)

@@ -28,7 +28,7 @@ class AtImport:
             send()
 def add(name, body):
     import click
-    module = types.ModuleType("orchestrator.cli." + name)
+    module = types.ModuleType("orchestrator.cli.commands." + name)
     module.command = click.command()(body)
     sys.modules[module.__name__] = module
 sys.meta_path.insert(0, AtImport())
@@ -92,7 +92,7 @@ ALONE, STILL = "interrupted\n", "still ending; once more leaves at once\n"
     ("body", "module", "number", "arguments", "code", "said"),
     [
         ("", "click", "SIGINT", ["check"], 130, ALONE),
-        ("", "orchestrator.cli.check", "SIGTERM", ["check"], 130, ALONE),
+        ("", "orchestrator.cli.commands.check", "SIGTERM", ["check"], 130, ALONE),
         ("", "orchestrator.spec.project", "SIGHUP", ["status"], 130, ALONE),
         (SWALLOWED, "", "SIGINT", ["check"], 130, ALONE),
         (TWICE, "", "SIGINT", ["check"], 130, STILL + ALONE),

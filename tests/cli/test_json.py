@@ -52,7 +52,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def find_command(name: str) -> click.Command:
     """A command as it stands."""
-    command: click.Command = import_module(f"orchestrator.cli.{name}").command
+    command: click.Command = import_module(f"orchestrator.cli.commands.{name}").command
     return command
 
 

@@ -23,7 +23,7 @@ from orchestrator.cli.app import main
 def body():
     click.echo("data " * 10_000)
     raise SystemExit({code})
-module = types.ModuleType("orchestrator.cli.{name}")
+module = types.ModuleType("orchestrator.cli.commands.{name}")
 module.command = click.command()(body)
 sys.modules[module.__name__] = module
 sys.exit(main(["{name}"]))
@@ -104,7 +104,7 @@ def test_the_exit_code_is_that_of_the_hosts(
         click.echo("data")
         raise SystemExit(own)
 
-    module = ModuleType(f"orchestrator.cli.{name}")
+    module = ModuleType(f"orchestrator.cli.commands.{name}")
     module.command = click.command()(body)  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, module.__name__, module)
     with _unread() if unread else open("/dev/full", "w", encoding="utf-8") as lost:

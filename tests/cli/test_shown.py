@@ -8,9 +8,9 @@ from pathlib import Path
 import click
 import pytest
 
-from orchestrator.cli.ask import _show
+from orchestrator.cli.commands.ask import _show
+from orchestrator.cli.commands.run import show_ending
 from orchestrator.cli.job import open_run
-from orchestrator.cli.run import show_ending
 from orchestrator.diagnostics import render
 from orchestrator.errors import DiskError
 from orchestrator.model.record import Record, Verdict

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from orchestrator.cli.revert import show_outcomes
-from orchestrator.cli.status import hints, session_lines
+from orchestrator.cli.commands.revert import show_outcomes
+from orchestrator.cli.commands.status import hints, session_lines
 from orchestrator.model.outcome import Outcome
 
 ENDS = "`sgldbg revert --all` ends what is left"

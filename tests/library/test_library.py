@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.cli.casework import run_case
+from orchestrator.cli.checking.casework import run_case
 from orchestrator.model.patch import Probe
 from orchestrator.session.engine import Engine
 from orchestrator.spec.cases import read_cases

@@ -16,8 +16,9 @@ from orchestrator.cli.render import say, show_json, show_line
 from orchestrator.diagnostics import fold_hosts
 from orchestrator.model.plan import Plan
 from orchestrator.servers.base import shown
+from orchestrator.session.job import new_session_id
 from orchestrator.session.kept.rundir import RunDir, plan_facts
-from orchestrator.session.run import Run, new_session_id
+from orchestrator.session.run import Run
 
 
 @click.command("plan")
@@ -35,7 +36,7 @@ def command(
         run = Run(job, progress, RunDir(nowhere), session_id)
         plan = run.look()
     lives = {
-        m.name: (shown(m.found.original), shown(run.life(m)))
+        m.name: (shown(m.found.original), shown(job.life(m)))
         for m in run.fleet.members
         if m.found is not None
     }

@@ -147,7 +147,7 @@ def _write_case(engine: Engine, target: Path, case: Path, found: Suggestion) -> 
     case.mkdir(parents=True)
     (case / "before.py").write_bytes(found.example)
     if made.error is not None:
-        from orchestrator.cli.casework import error_text
+        from orchestrator.cli.checking.casework import error_text
 
         (case / "error.txt").write_text(error_text(written, made.error), encoding="utf-8")
         return

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from orchestrator.cli.commands.run import show_ending
 from orchestrator.cli.interrupts import hold_signals, settle
 from orchestrator.cli.job import open_run, read_job
 from orchestrator.cli.live import LiveProgress
 from orchestrator.cli.options import json_option
-from orchestrator.cli.run import show_ending
 from orchestrator.errors import SessionError
 from orchestrator.model.outcome import ExitCode
 

@@ -130,7 +130,7 @@ def _run_cases(found: _Found) -> None:
             found.problems += errors.problems
     if not owned:
         return
-    from orchestrator.cli.casework import run_case
+    from orchestrator.cli.checking.casework import run_case
     from orchestrator.session.engine import Engine
 
     with Engine() as engine:
@@ -140,7 +140,7 @@ def _run_cases(found: _Found) -> None:
 
 
 def _survey(patches: Sequence[Patch], against: Sequence[str], *, search: bool) -> list[Any]:
-    from orchestrator.cli.matrix import survey_all
+    from orchestrator.cli.checking.matrix import survey_all
     from orchestrator.releases.source import open_release
     from orchestrator.releases.wheels import cache_dir
     from orchestrator.session.engine import Engine
@@ -166,7 +166,7 @@ def _show(found: _Found, cells: Sequence[Any], *, explain: bool) -> None:
         wrong = sum(1 for problem in found.problems if problem.message.startswith("case "))
         click.echo(f"{found.cases} cases, {wrong or 'none'} wrong")
     if cells:
-        from orchestrator.cli import matrix
+        from orchestrator.cli.checking import matrix
 
         for line in [*matrix.table(cells), *(matrix.explain(cells) if explain else ())]:
             click.echo(line)
@@ -186,7 +186,7 @@ def _show_json(found: _Found, cells: Sequence[Any]) -> None:
     if found.cases:
         facts["cases"] = found.cases
     if cells:
-        from orchestrator.cli import matrix
+        from orchestrator.cli.checking import matrix
 
         facts["releases"] = matrix.facts(cells)
     show_json(facts)

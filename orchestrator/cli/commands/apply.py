@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from orchestrator.cli.commands.run import show_ending
 from orchestrator.cli.interrupts import hold_signals, settle
 from orchestrator.cli.job import open_run, read_job
 from orchestrator.cli.live import LiveProgress
@@ -17,7 +18,6 @@ from orchestrator.cli.options import (
     session_argument,
 )
 from orchestrator.cli.render import say
-from orchestrator.cli.run import show_ending
 
 # As long as somebody who works by hand needs, and short enough that a forgotten one goes away.
 _LEASE_S = 3600.0

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import click
 
+from orchestrator.cli.commands.revert import read_session_hosts, show_outcomes
 from orchestrator.cli.options import inventory_option, json_option, session_argument
 from orchestrator.cli.render import say
-from orchestrator.cli.revert import read_session_hosts, show_outcomes
 from orchestrator.model.outcome import ExitCode
 from orchestrator.session.hosts.contact import close_contacts, open_contacts
 from orchestrator.session.left.keeping import keep_sessions

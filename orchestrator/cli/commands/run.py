@@ -7,7 +7,6 @@ from pathlib import Path
 
 import click
 
-from orchestrator.cli.app import report_bug
 from orchestrator.cli.interrupts import hold_signals, settle
 from orchestrator.cli.job import open_run, read_job
 from orchestrator.cli.live import LiveProgress
@@ -18,7 +17,7 @@ from orchestrator.cli.options import (
     project_options,
     session_argument,
 )
-from orchestrator.cli.render import failure_facts, say, say_error, show_json, show_line
+from orchestrator.cli.render import failure_facts, report_bug, say, say_error, show_json, show_line
 from orchestrator.diagnostics import make_visible, render_outcomes
 from orchestrator.report.table import verdict_json, verdict_lines
 from orchestrator.session.kept.ending import Ending
