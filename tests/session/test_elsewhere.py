@@ -155,7 +155,7 @@ def test_its_own_machine_ends_it_under_another_name() -> None:
     ]
     inventory, transport = Inventory("inventory.yaml", {}, {}, {}, {}), Silent()
     first, second = Undo(asked, inventory, transport, Heard()).end(all_sessions)  # type: ignore[arg-type]
-    assert log == ["k0 recover"]
+    assert log == ["k0 recover", "k0 finish"]
     assert (first.ok, second.ok, second.state) == (True, True, "reverted")
 
 

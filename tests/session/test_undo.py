@@ -45,11 +45,16 @@ class FakeAgent:
 
     def __init__(self, name: str, log: list[str], reverts: list[Any]) -> None:
         self._name, self._log, self._reverts = name, log, reverts or [CLEAN]
+        self._is_held = False
 
     def call(self, op: str, *args: Any, **kwargs: Any) -> Reply:
         """One op; what matters for the order is logged."""
         if op in ("revert", "restore-server", "recover"):
             self._log.append(f"{self._name} {op}")
+        if op == "recover":
+            self._is_held = bool(args[0].get("hold"))
+        if op == "finish" and self._is_held:
+            self._log.append(f"{self._name} finish")
         if op in ("revert", "recover"):
             said = self._reverts.pop(0) if len(self._reverts) > 1 else self._reverts[0]
             left = [f"{f['path']}: {f['state']}, {f['why']}" for f in said["files"]]
@@ -123,7 +128,7 @@ def test_a_host_whose_lease_is_over_is_recovered_before_the_others_start(end: An
     log, outcomes = end({"k0"})
 
     assert log[:3] == ["k1 revert", "k0 recover", "k1 restore-server"]
-    assert log[3:] == ["wait for ready"] * 2
+    assert log[3:] == ["wait for ready"] * 2 + ["k0 finish"]
     assert [(o.ok, o.state, o.server) for o in outcomes] == [(True, "reverted", "restored")] * 2
 
 
@@ -197,7 +202,8 @@ def test_sessions_whose_leases_are_over_are_waited_for(end: Any) -> None:
     log, outcomes = end({"k0", "k1"})
 
     assert sorted(log[:2]) == ["k0 recover", "k1 recover"]
-    assert log[2:] == ["wait for ready"] * 2
+    assert log[2:4] == ["wait for ready"] * 2
+    assert sorted(log[4:]) == ["k0 finish", "k1 finish"]
     assert [(o.ok, o.state, o.server) for o in outcomes] == [(True, "reverted", "restored")] * 2
 
 
@@ -222,11 +228,12 @@ def test_a_server_that_does_not_get_ready_is_not_back(
     def die(agent: Any, server: Any, life: Any, rank: int, *rest: Any) -> None:
         raise HostError("the process ended", host=f"k{rank}", code="died")
 
-    _, outcomes = end({"k0", "k1"}, wait=die)
+    log, outcomes = end({"k0", "k1"}, wait=die)
 
-    assert [(o.ok, o.state, o.server, o.message) for o in outcomes] == [
-        (False, "reverted", "not back", "the process ended")
+    assert [(o.ok, o.state, o.server, o.message, o.hints) for o in outcomes] == [
+        (False, "reverted", "not back", "the process ended", (undo.ONCE_MORE,))
     ] * 2
+    assert not [line for line in log if line.endswith("finish")]
 
 
 def test_no_original_starts_beside_a_patched_host(end: Any) -> None:

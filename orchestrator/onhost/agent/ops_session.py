@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 from typing import Any, Callable, Dict, Tuple
 
 from .files import claim, effective, files, probedir, shared, swap
@@ -23,10 +24,14 @@ def _held(context: Context) -> SessionState:
     return context.session
 
 
-def _adopt(context: Context, session: SessionState) -> Answer:
+def _take_in(context: Context, session: SessionState) -> None:
     if context.session is not None:
         context.session.close()
     context.hold(session)
+
+
+def _adopt(context: Context, session: SessionState) -> Answer:
+    _take_in(context, session)
     now = session.check()
     value = {
         "epoch": session.epoch,
@@ -237,22 +242,25 @@ def op_finish(context: Context, args: Args, raw: bytes) -> Answer:
 
 
 def op_recover(context: Context, args: Args, raw: bytes) -> Answer:
-    """Undo and end a session that nobody holds."""
+    """Undo and end a session that nobody holds; with `hold` the end is left to `finish` where its
+    server was given back.
+    """
     names, state_dir = (args["session"], args["host"]), context.state_dir
     force, own, gone = bool(args.get("force")), context.session, args.get("gone") or ()
+    hold = partial(_take_in, context) if args.get("hold") else None
     if args.get("lock"):
-        value = takeover.recover_by_lock(args["lock"], names, state_dir, force, gone)
+        value = takeover.recover_by_lock(args["lock"], names, state_dir, force, gone, hold)
         if value is not None:
             return value, b""
     directory = takeover.find_dir(state_dir, *names)
-    if own is None or own.directory != directory:
-        return takeover.recover_member(directory, state_dir, force, gone), b""
-    if not _is_held(own):
+    if own is not None and own.directory == directory and not _is_held(own):
         context.session = None
         own.close()
-        return takeover.recover_member(directory, state_dir, force, gone), b""
-    value = recover.recover_held(own, force)
-    if not value["left"]:
+        own = None
+    if own is None or own.directory != directory:
+        return takeover.recover_member(directory, state_dir, force, gone, hold=hold), b""
+    value = recover.recover_held(own, force, hold is not None)
+    if not value["left"] and not (hold and recover.stays_open(value)):
         context.session = None
         own.close()
     return value, b""

@@ -18,6 +18,7 @@ from orchestrator.servers.base import Found
 class Member:
     """One host of a fleet. The flags only ever go forward; the tail reads them to know its work.
 
+    `held`: the session is over there, but its journal is open until its server is seen to run.
     `begun`: journal, lease and guard are or may be there. `staged`: the lock and staged files are
     there. `described`: `server.json` is there. `announced`: the host knows that its server is to
     be given back, though it may still run. `stopping`: the original server was told to stop.
@@ -37,6 +38,7 @@ class Member:
     files: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     probe_dir: str = ""
     begun: bool = False
+    held: bool = False
     staged: bool = False
     described: bool = False
     announced: bool = False

@@ -39,6 +39,7 @@ _RECOVER_S = 300.0
 # While the session is ours; a controller that dies over it leaves the rest to the guards.
 _LEASE_S = 60.0
 _GRACE_S = 15.0
+ONCE_MORE = "mend what its log says, then `sgldbg revert --all` starts it once more"
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +92,8 @@ class Undo:
         ended: dict[int, Outcome] = {}
 
         def recover(member: Member) -> None:
-            ended[member.rank] = outcome = self._recover(part_of[member.rank])
+            ended[member.rank] = outcome = self._recover(part_of[member.rank], hold=True)
+            member.held = outcome.ok and outcome.value is not None
             member.state, member.server, member.life = outcome.state, outcome.server, outcome.value
             if not outcome.ok:
                 raise HostError(outcome.message, host=member.name, code="not-reverted")
@@ -124,11 +126,12 @@ class Undo:
             recover_others=recover_over,
         )
 
-    def _recover(self, part: Part) -> Outcome:
+    def _recover(self, part: Part, hold: bool = False) -> Outcome:
         """A session whose lease is over: its host ends it by itself, from its journal."""
         assert part.contact.agent is not None
         lock = {"lock": part.left["lock"]} if part.left.get("lock") else {}
         more = {"force": self.force, "gone": list(self.gone)}
+        more |= {"hold": True} if hold else {}
         try:
             value = part.contact.agent.call(
                 "recover", part.mine | lock | more, timeout_s=_RECOVER_S
@@ -157,12 +160,15 @@ def _ended(outcome: Outcome, member: Member) -> Outcome:
     failed = member.error is not None and outcome.ok
     if member.error is not None and failed:
         said.append(member.error.message)
+    hints = outcome.hints or (member.error.hints if member.error is not None else ())
+    if failed and member.held:
+        hints = (*hints, ONCE_MORE)
     final = replace(
         outcome,
         ok=outcome.ok and not failed,
         server=member.server,
         message="; ".join(dict.fromkeys(text for text in said if text)),
-        hints=outcome.hints or (member.error.hints if member.error is not None else ()),
+        hints=hints,
         value=None,
     )
     return tell_differences(final, find_differences({"server": outcome.value}))

@@ -136,6 +136,11 @@ def name_server(value: Mapping[str, Any], left: Mapping[str, Any]) -> str:
     return "restored" if value["server"] or not left["ran"] else "not back"
 
 
+def is_held(value: Mapping[str, Any]) -> bool:
+    """Whether a `recover` with `hold` has left the session open until its server is seen to run."""
+    return value["server"] is not None and not value["left"]
+
+
 def find_differences(value: Mapping[str, Any]) -> tuple[str, ...]:
     """In what the server that a `recover` found or started differs from the original."""
     return tuple((value["server"] or {}).get("differences", ()))
@@ -171,8 +176,10 @@ def _take_as_ended(member: Member) -> None:
 
 def _ask_guard(member: Member, mine: dict[str, Any]) -> None:
     """The guard has taken over: finish what it left and take its word for the state."""
-    value: dict[str, Any] = member.channel.call("recover", mine, timeout_s=_RECOVER_S).value
+    args = mine | {"hold": True}
+    value: dict[str, Any] = member.channel.call("recover", args, timeout_s=_RECOVER_S).value
     member.begun, member.life = False, value["server"]
+    member.held = is_held(value)
     member.differences = find_differences(value)
     if value["left"] or not value["verified"]:
         member.state = stages.name_state(value)

@@ -78,7 +78,9 @@ class Tail:
             self.recover_others()
         self._await_files(begun)
         self._restore(begun)
-        self._attempt("finish", _finish, [m for m in _within_reach(begun) if _may_finish(m)])
+        # What a host has ended by itself stays open as well until its server is seen to run.
+        done = [*_within_reach(begun), *(m for m in self.fleet.members if m.held)]
+        self._attempt("finish", _finish, [m for m in done if _may_finish(m)])
 
     def _stop_and_revert(self, members: Sequence[Member]) -> None:
         """Stop the debug life, rank 0 first, then put every file back and check it."""
@@ -301,7 +303,7 @@ def _may_finish(member: Member) -> bool:
 
 def _finish(member: Member) -> None:
     value = member.channel.call("finish", timeout_s=stages.SLACK_S).value
-    member.begun = False
+    member.begun = member.held = False
     if value["left"]:
         raise HostError(
             f"could not remove {', '.join(value['left'])}", host=member.name, code="left"

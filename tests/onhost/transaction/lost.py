@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from orchestrator.onhost.agent.held.state import Context
-from tests.onhost.transaction.place import DEBUG, HOST, Place, op, session_of, stage
+from tests.onhost.transaction.place import DEBUG, HOST, SERVER, Place, op, session_of, stage
 
 
 def lose_all(place: Place) -> None:
@@ -22,9 +23,17 @@ def lose_in_debug_life(place: Place) -> None:
     lose_all(place)
 
 
-def leave_debug_life(place: Place) -> None:
-    """Patched files and a debug life that nobody holds and no guard watches."""
-    main = place.start_server()
+def leave_debug_life(
+    place: Place,
+    argv: tuple[str, ...] = SERVER,
+    is_up: Callable[[Any], Any] = lambda main: None,
+) -> None:
+    """Patched files and a debug life that nobody holds and no guard watches.
+
+    `is_up` waits until the original of this command line is as it is to be described.
+    """
+    main = place.start_server(argv)
+    is_up(main)
     context = place.begin()
     stage(place, context)
     op(context, "describe-server", pid=main.pid, start_time=main.start_time)

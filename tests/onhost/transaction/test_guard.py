@@ -73,11 +73,13 @@ def test_a_killed_holder(place, held, monkeypatch, capsys):
     monkeypatch.setenv("SGLDBG_STATE", place.state)
     assert show_status() == 0
     assert f"s1 on {HOST}: reverted by guard\n" in capsys.readouterr().out
-    assert not os.path.exists(os.path.join(place.directory(), "server.json"))
+    kept = os.stat(os.path.join(place.directory(), "server.json"))
+    assert kept.st_mode & 0o777 == 0o600  # until the session is ended: it may end while it loads
     value = recover.recover(place.directory())
     assert value["left"] == []
     assert value["report"] == session["report"]
     assert place.status() == []
+    assert not list(Path(place.state).rglob("server.json"))
     as_before(place)
     assert os.listdir(place.top / "tmp") == []
 

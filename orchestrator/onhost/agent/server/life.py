@@ -11,7 +11,7 @@ from typing import Any, Callable, Dict, List, Mapping, Optional
 from ..held import lease
 from ..held.facts import Facts
 from ..held.state import SessionState, write_private
-from ..proc import arguments
+from ..proc import arguments, procfs
 from ..refusal import Refusal
 from . import process, shm, twin
 
@@ -22,6 +22,9 @@ Value = Dict[str, Any]
 _FORGOTTEN = "how its server ran is not known any more, so it was not started"
 # What the controller asked for is in the journal; these serve where it asked for nothing.
 _STOP_TIMEOUT_S = 30.0
+# One that lacks a module, its port or its GPU says so within its imports.
+_WATCH_S = 10.0
+_LOOK_S = 0.05
 # A started process that has not reached its exec yet still looks like whoever forked it.
 _EXEC_WAIT_S = 1.0
 
@@ -233,6 +236,23 @@ def _find_restored(session: SessionState, description: Value) -> Optional[Value]
         if found is not None or time.monotonic() > limit_s:
             return found
         time.sleep(0.05)
+
+
+def watch_restored(session: SessionState, started: Mapping[str, Any]) -> List[str]:
+    """Look at a server that was just given back until it listens, or some seconds; in words that it
+    has ended again.
+
+    Nobody here knows when it is ready, but one that dies of what it lacks does so early.
+    """
+    described = _read_description(session) or {}
+    ports = set(described.get("ports") or ())
+    main = {"pid": started["pid"], "start_time": started["start_time"]}
+    limit_s = time.monotonic() + (_WATCH_S if ports else 0.0)
+    while process.is_alive(**main):
+        if time.monotonic() > limit_s or ports.intersection(procfs.find_ports(started["pid"])):
+            return []
+        time.sleep(_LOOK_S)
+    return ["the original server: process %d has ended again" % started["pid"]]
 
 
 def forget_server(session: SessionState) -> None:

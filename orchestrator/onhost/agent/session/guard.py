@@ -248,8 +248,8 @@ class _Guard:
                     session.note("report", by=lease.GUARD, text=text)
             is_back = value["server"] is not None or not (session.facts.server or {}).get("ran")
             if not value["left"]:
-                if is_back:  # else a revert may be asked to start it once more
-                    life.forget_server(session)
+                # How the server runs stays known until the session is ended: it may end again while
+                # it loads, and a revert is asked to start it once more then.
                 self._memory.forget_place()
                 return True
             drifted = [report for report in value["files"] if report["state"] == "drift"]

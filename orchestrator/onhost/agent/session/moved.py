@@ -59,7 +59,12 @@ def find(path: str) -> Optional[Moved]:
 
 
 def recover_by_lock(
-    path: str, session: str, host: str, state_dir: str, force: bool = False
+    path: str,
+    session: str,
+    host: str,
+    state_dir: str,
+    force: bool = False,
+    hold: Optional[recover.Hold] = None,
 ) -> Optional[Value]:
     """Undo the session of these names that this lock alone leads to; `None` where it leads to none.
 
@@ -72,4 +77,4 @@ def recover_by_lock(
     one = find(path)
     if one is None or (one.session, one.host) != (session, host):
         return None
-    return recover.recover(one.directory, force)
+    return recover.recover(one.directory, force, hold=hold)

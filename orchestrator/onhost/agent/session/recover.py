@@ -18,19 +18,27 @@ from . import duplicate
 
 Value = Dict[str, Any]
 Trace = Callable[[str], None]
+# Takes a session that is not ended yet, as its holder from then on.
+Hold = Callable[[SessionState], None]
 # How long a revert waits for a guard that is at work: its longest step is stopping a server.
 _OTHER_WAIT_S = 120.0
 
 
 def recover(
-    session_dir: str, force: bool = False, wait_s: float = _OTHER_WAIT_S, here: bool = False
+    session_dir: str,
+    force: bool = False,
+    wait_s: float = _OTHER_WAIT_S,
+    here: bool = False,
+    hold: Optional[Hold] = None,
 ) -> Value:
     """Undo a session that nobody holds, from its journal alone, and end it.
 
     May be repeated after any interruption. Value: `files` as of `revert`, `verified`, `server`
     (the original that runs again, or `None`), `report` (what a guard did before) and `left`, in
     words: with anything there the journal stays open. Where how the server ran was lost with an
-    earlier directory, `lost` has the command lines of the debug life, at every try. Raises
+    earlier directory, `lost` has the command lines of the debug life, at every try. A server that
+    ends again at once is left as well. With `hold` a session whose server was started or is back is
+    not ended but given to it: whoever can tell when a server is ready ends it then. Raises
     `Refusal` (`busy`) while the session's lease is live, `missing` where there is no such session,
     `elsewhere` for one of another machine, unless somebody knows that it is of this one, renamed
     (`here`).
@@ -40,32 +48,50 @@ def recover(
         message = "there is no session in `%s`" % session_dir
         raise Refusal("missing", message, ended=was_ended(session_dir))
     session = take_over(session_dir, lease.RECOVER, wait_s, here)
+    is_held = False
     try:
         with session.locked():
-            return _undo(session, force)
+            value = _undo(session, force, watch=hold is None)
+            is_held = hold is not None and stays_open(value)
+            if hold is not None and is_held:
+                hold(session)
+            elif not value["left"]:
+                end(session)
+            return value
     finally:
-        session.close()
+        if not is_held:
+            session.close()
 
 
-def recover_held(session: SessionState, force: bool = False) -> Value:
-    """`recover` for a session that the caller holds; it keeps it where something is left."""
+def stays_open(value: Value) -> bool:
+    """Whether a session that was undone with `hold` waits until its server is seen to run."""
+    return value["server"] is not None and not value["left"]
+
+
+def recover_held(session: SessionState, force: bool = False, hold: bool = False) -> Value:
+    """`recover` for a session that the caller holds; it keeps it where something is left, and
+    with `hold` as `recover` says.
+    """
     with session.locked():
         # As long as this process lives, and no longer: a tail may outlast any lease.
         lease.change(
             session.directory, session.epoch, session.holder, by=lease.RECOVER, deadline_s=0.0
         )
-        return _undo(session, force)
+        value = _undo(session, force, watch=not hold)
+        if not value["left"] and not (hold and stays_open(value)):
+            end(session)
+        return value
 
 
-def _undo(session: SessionState, force: bool) -> Value:
+def _undo(session: SessionState, force: bool, watch: bool) -> Value:
     report = list(session.facts.report)
     # Nothing knows how its server ran once the session is ended: this is the last one to start it.
     value = run_tail(session, force, again=True)
     value["report"] = report
     if session.facts.lost_server:
         value["lost"] = life.read_lives(session)
-    if not value["left"]:
-        end(session)
+    if watch and value["server"] is not None:
+        value["left"] += life.watch_restored(session, value["server"])
     return value
 
 

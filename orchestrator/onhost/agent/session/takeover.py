@@ -204,7 +204,12 @@ def _end_taken(path: str, state_dir: str, force: bool) -> Value:
 
 
 def recover_by_lock(
-    path: str, names: Sequence[str], state_dir: str, force: bool, gone: Sequence[str]
+    path: str,
+    names: Sequence[str],
+    state_dir: str,
+    force: bool,
+    gone: Sequence[str],
+    hold: Optional[recover.Hold] = None,
 ) -> Optional[Value]:
     """Undo the session of these names that this lock alone leads to, as `moved.recover_by_lock`.
 
@@ -212,7 +217,7 @@ def recover_by_lock(
     """
     one = find(path)
     if one is None:
-        return moved.recover_by_lock(path, names[0], names[1], state_dir, force)
+        return moved.recover_by_lock(path, names[0], names[1], state_dir, force, hold)
     if tuple(one.names) != tuple(names):
         return None
     if one.holder["host"] not in gone:
@@ -226,13 +231,14 @@ def recover_member(
     force: bool = False,
     gone: Sequence[str] = (),
     here: bool = False,
+    hold: Optional[recover.Hold] = None,
 ) -> Value:
     """`recover`, for a host that shares its install also where its owner is named as `gone`.
 
     First this host lets go of the install, then the owner's part is undone in its place, then this
     host reads the originals and starts its own server.
     """
-    value = recover.recover(directory, force, here=here)
+    value = recover.recover(directory, force, here=here, hold=hold)
     path = shared.find_lock(directory) if value["left"] else None
     if path is None:
         return value
@@ -243,7 +249,7 @@ def recover_member(
         return value
     if owner is None:
         return value
-    again = recover.recover(directory, force, here=here)
+    again = recover.recover(directory, force, here=here, hold=hold)
     again["report"] = [*value["report"], *owner["report"]]
     again["left"] += owner["left"]
     return again
