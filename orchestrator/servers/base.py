@@ -111,7 +111,7 @@ def _find(agent: AgentClient, sought: Sought) -> Found:
     server, host = sought.server, sought.host
     match server.launch:
         case LaunchSystemd():
-            return _supervised(host, find_unit(agent, server, sought.install, host))
+            return _supervised(host, find_unit(agent, sought))
         case LaunchPair():
             with _naming_owner(agent, server, sought.rank):
                 pair = find_pair(agent, sought)

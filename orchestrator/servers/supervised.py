@@ -8,8 +8,8 @@ from typing import Any
 
 from orchestrator.agent.client import AgentClient
 from orchestrator.errors import HostError
-from orchestrator.model.inventory import ARGS, Host, Install, LaunchPair, LaunchSystemd, Server
-from orchestrator.servers.adopt import Public, Sought, choose
+from orchestrator.model.inventory import ARGS, LaunchPair, LaunchSystemd, Server
+from orchestrator.servers.adopt import Public, Sought, choose, show
 from orchestrator.servers.life import Life, fill_words
 
 Way = Mapping[str, Any]
@@ -24,35 +24,59 @@ class Supervised:
     way: Way
 
 
-def find_unit(agent: AgentClient, server: Server, install: Install, host: Host) -> Supervised:
+def find_unit(agent: AgentClient, sought: Sought) -> Supervised:
     """The main process of the server's unit on this host.
 
-    Raises `HostError`: `no-systemd`, `no-unit`, `server-not-found` where the unit does not run,
-    `not-restorable` where other units would go down with it and stay down.
+    Raises `HostError`: `no-systemd`, `no-unit`, `server-not-found` where the unit does not run it,
+    `not-restorable` where other units would go down with it and stay down, or other servers.
     """
+    server, package = sought.server, sought.install.package
     assert isinstance(server.launch, LaunchSystemd)
-    state = agent.call("unit", {"unit": server.launch.unit}, timeout_s=60.0).value
-    unit = state["unit"]
-    candidates = agent.call("find-servers", {"package": install.package}).value
-    found = next((c for c in candidates if c["pid"] in state["tree"]), None)
-    if found is None:
-        what = f"runs no server of `{install.package}`" if state["main"] else "does not run"
-        raise HostError(
-            f"unit `{unit}` {what}: it is {state['active']}",
-            host=host.name,
-            code="server-not-found",
-            hints=[f"start it, `systemctl start {unit}`, or correct `systemd` in the inventory"],
-        )
+    asked = {"unit": server.launch.unit, "package": package}
+    state = agent.call("unit", asked, timeout_s=60.0).value
+    found = _choose_of_unit(agent, sought, state)
     if state["others"]:
         raise HostError(
-            f"stopping unit `{unit}` would stop {', '.join(state['others'])} as well, which would"
-            " not be started again with it",
-            host=host.name,
+            f"stopping unit `{state['unit']}` would stop {', '.join(state['others'])} as well,"
+            " which would not be started again with it",
+            host=sought.host.name,
             code="not-restorable",
             hints=["stop them for the time of the session"],
         )
-    way = {"kind": "systemd", "unit": unit, "package": install.package}
-    return Supervised(found, Life(tuple(found["argv"]), cwd=found["cwd"]), _timed(way, server))
+    way = {"kind": "systemd", "unit": state["unit"], "package": package}
+    notes = [
+        f"unit `{state['unit']}` runs {name} as well, which is down while the debug life runs"
+        for name in [*state["beside"], *(found["strangers"] or ())]
+    ]
+    original = Life(tuple(found["argv"]), cwd=found["cwd"], notes=tuple(notes))
+    return Supervised(found, original, _timed(way, server))
+
+
+def _choose_of_unit(agent: AgentClient, sought: Sought, state: Mapping[str, Any]) -> Public:
+    """The unit's server; of several the one that is meant is named with those beside it."""
+    unit, package = state["unit"], sought.install.package
+    candidates = agent.call("find-servers", {"package": package}).value
+    inside = [found for found in candidates if found["pid"] in state["tree"]]
+    if not inside:
+        what = f"runs no server of `{package}`" if state["main"] else "does not run"
+        raise HostError(
+            f"unit `{unit}` {what}: it is {state['active']}",
+            host=sought.host.name,
+            code="server-not-found",
+            hints=[f"start it, `systemctl start {unit}`, or correct `systemd` in the inventory"],
+        )
+    if len(inside) == 1:
+        return inside[0]
+    meant = choose(inside, sought)
+    others = [found for found in inside if found["pid"] != meant["pid"]]
+    raise HostError(
+        f"stopping unit `{unit}` would stop more than server `{sought.server.name}`: it runs"
+        f" {len(inside)} servers of `{package}`",
+        host=sought.host.name,
+        code="not-restorable",
+        notes=[f"seen: {show(found)}" for found in others],
+        hints=["give each server a unit of its own"],
+    )
 
 
 def find_pair(agent: AgentClient, sought: Sought) -> Supervised:

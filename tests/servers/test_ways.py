@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,12 +15,13 @@ import pytest
 from orchestrator.errors import HostError
 from orchestrator.model.session import Restart
 from orchestrator.onhost.agent.proc import procfs
-from orchestrator.servers.base import Life, debug_life
+from orchestrator.servers.adopt import show
+from orchestrator.servers.base import Found, Life, debug_life
 from tests.onhost.process.conftest import key_of, wait_for
 
-from .conftest import Bench
+from .conftest import Bench, open_port
 from .real_systemd import RealSystemd, find_hindrance
-from .ways import UNIT, Way, open_driver, prepare
+from .ways import UNIT, Driver, Way, open_driver, prepare
 
 WAYS = ("adopt", "command", "systemd", "pair")
 CHANGE = Restart(
@@ -209,6 +212,50 @@ def test_a_unit_takes_others_along(unit: Way):
         " again with it",
         ("stop them for the time of the session",),
     )
+
+
+def test_a_unit_that_runs_more_than_the_server(unit: Way):
+    """Another server of the unit would go down with it: refused. Any other program is told."""
+    bench, other = unit.bench, open_port()
+    unit.run(["systemctl", "stop", UNIT], None)
+    words = [shlex.join(bench.argv("--port", str(port))) for port in (other, unit.port)]
+    ready = [f"READY={bench.folder}/more{n}.ready {line} &" for n, line in enumerate(words)]
+    lines = ["#!/bin/sh", "sleep 600 &", *ready, "wait"]
+    (bench.folder / "more.sh").write_text("\n".join(lines))
+    (unit.units / "more.service").write_text(
+        f"[Service]\nExecStart=/bin/sh {bench.folder}/more.sh\nWorkingDirectory={bench.folder}\n"
+    )
+    unit.unit = "more.service"
+    unit.run(["systemctl", "daemon-reload"], None)
+    unit.run(["systemctl", "start", "more"], "more0.ready")
+    wait_for((bench.folder / "more1.ready").exists, "the server that is meant")
+    with open_driver(unit) as driver:
+        with pytest.raises(HostError) as error:
+            driver.begin()
+        mains = driver.agent.call("find-servers", {"package": bench.package}).value
+        (second,) = [found for found in mains if other in found["ports"]]
+        assert (error.value.code, error.value.message, error.value.notes, error.value.hints) == (
+            "not-restorable",
+            "stopping unit `more.service` would stop more than server `kimi`: it runs 2 servers of"
+            f" `{bench.package}`",
+            (f"seen: {show(second)}",),
+            ("give each server a unit of its own",),
+        )
+        os.kill(unit.outer(second["pid"]), 9)
+        found = wait_for(lambda: _begin(driver), "the end of the other server")
+        (note,) = found.original.notes
+        assert re.sub(r"\d+", "N", note) == (
+            "unit `more.service` runs sleep (pid N) as well, which is down while the debug life"
+            " runs"
+        )
+    unit.run(["systemctl", "stop", "more"], None)
+
+
+def _begin(driver: Driver) -> Found | None:
+    try:
+        return driver.begin()
+    except HostError:
+        return None
 
 
 def test_a_foreign_server_that_starts_at_the_same_time(bench: Bench, port, tmp_path, monkeypatch):

@@ -63,6 +63,7 @@ class Way:
         self, name: str, bench: Bench, port: int, manager: RealSystemd | None = None
     ) -> None:
         self.name = name
+        self.unit = UNIT
         self.manager = manager
         self.enter = manager.enter if manager else ()
         self.host = replace(HOST, enter=self.enter)
@@ -85,7 +86,7 @@ class Way:
         kinds: dict[str, Launch] = {
             "adopt": LaunchAdopt(),
             "command": LaunchCommand(tuple(self.argv)),
-            "systemd": LaunchSystemd(UNIT),
+            "systemd": LaunchSystemd(self.unit),
             "pair": LaunchPair((control, "stop"), (control, "start", "{args}")),
         }
         return kinds[self.name]

@@ -64,7 +64,7 @@ def _survey(context: Context, args: Args, raw: bytes) -> Result:
 
 
 def _unit(context: Context, args: Args, raw: bytes) -> Result:
-    return systemd.look(args["unit"]), b""
+    return systemd.look(args["unit"], args["package"]), b""
 
 
 def _pristine(context: Context, args: Args, raw: bytes) -> Result:

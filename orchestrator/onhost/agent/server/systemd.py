@@ -9,7 +9,8 @@ import subprocess
 import time
 from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Set
 
-from ..proc import mains, procfs
+from ..proc import below, mains, procfs
+from ..proc.above.owner import name_process
 from ..proc.launch import Change, find_outputs
 from ..refusal import Refusal
 
@@ -59,10 +60,11 @@ class _Done(NamedTuple):
     said: str
 
 
-def look(unit: str) -> Dict[str, Any]:
+def look(unit: str, package: str) -> Dict[str, Any]:
     """The unit's state: `unit` (its full name), `active`, `main`, `tree` (pids), `file`, `others`.
 
-    `others` are units that run now and would go down with it. Codes `no-systemd`, `no-unit`.
+    `others` are units that run now and would go down with it, `beside` in words what it runs beside
+    servers of `package` and whoever waits for them. Codes `no-systemd`, `no-unit`.
     """
     version = _ctl(["--version"])
     number = re.match(r"systemd (\d+)", version.out)
@@ -76,7 +78,8 @@ def look(unit: str) -> Dict[str, Any]:
         how = state.get("LoadState") or "not found"
         raise Refusal("no-unit", "unit `%s` is %s" % (unit, how), unit=unit)
     main = int(state.get("MainPID") or 0)
-    tree = [stat.pid for stat in procfs.find_tree(main, procfs.read_all())] if main else []
+    processes = procfs.read_all()
+    tree = [stat.pid for stat in procfs.find_tree(main, processes)] if main else []
     return {
         "unit": state["Id"],
         "active": state["ActiveState"],
@@ -84,7 +87,18 @@ def look(unit: str) -> Dict[str, Any]:
         "tree": tree,
         "file": state.get("FragmentPath", ""),
         "others": _list_active(state),
+        "beside": [name_process(pid) for pid in _find_beside(tree, package, processes)],
     }
+
+
+def _find_beside(tree: List[int], package: str, processes: Dict[int, procfs.Stat]) -> List[int]:
+    """The outermost processes of a unit that are no server's and wait for none."""
+    heads = [pid for pid in below.find_heads(package, processes) if pid in tree]
+    known = {stat.pid for pid in heads for stat in below.find_family(pid, package, processes)}
+    known |= {stat.pid for pid in heads for stat in procfs.find_ancestors(pid, processes)}
+    rest = [pid for pid in tree if heads and pid not in known and processes[pid].alive]
+    strangers = {pid for pid in rest if processes[pid].ppid not in rest}
+    return sorted(pid for pid in strangers if not processes[pid].is_copy)
 
 
 def _list_active(state: Mapping[str, str]) -> List[str]:
