@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import py_compile
 import re
@@ -14,6 +15,7 @@ import pytest
 
 from orchestrator.agent.ship import make_zipapp
 from tests.onhost.transaction.place import HOST, NOBODY, op, stage
+from tests.servers.real_systemd import RealSystemd, find_hindrance
 
 GUIDE = Path(__file__).parents[3] / "docs/guides/when-a-revert-fails.md"
 LAYERS = "sglang/srt/layers.py"
@@ -131,4 +133,29 @@ def test_the_unit(left):
     line = re.search(r"ExecStart=/bin/sh -c '(.*)'", block("At boot", "ini"))
     code, said = run(left, line.group(1).replace("$$", "$"))
     assert code == 0, said
+    assert left.changes() == []
+
+
+def test_the_server_outlives_the_unit(left):
+    """In a real systemd: what the unit starts is not ended with it."""
+    hindrance = find_hindrance()
+    if hindrance:
+        pytest.skip(f"no real systemd: {hindrance}")
+    known = Path(left.directory(), "server.json")
+    server = json.loads(known.read_text())
+    server["description"]["cgroups"] = ["0::/user.slice/session-gone-since-the-boot.scope"]
+    known.write_text(json.dumps(server))
+    systemd = RealSystemd()
+    try:
+        unit = block("At boot", "ini").replace("%h/.local/state/sgldbg", left.state)
+        (systemd.units / "sgldbg-revert.service").write_text(unit)
+        for words in (["daemon-reload"], ["start", "sgldbg-revert"]):
+            command = [*systemd.enter, "systemctl", *words]
+            subprocess.run(command, check=True, stdin=subprocess.DEVNULL, timeout=60)
+        show = [*systemd.enter, "systemctl", "is-active", "sgldbg-revert"]
+        done = subprocess.run(show, stdin=subprocess.DEVNULL, capture_output=True, timeout=60)
+        assert done.stdout == b"inactive\n"
+        assert len(left.originals()) == 1
+    finally:
+        systemd.close()
     assert left.changes() == []
