@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import pytest
+
 from orchestrator.onhost.agent import ops_host
-from orchestrator.onhost.agent.server import shm
+from orchestrator.onhost.agent.held import lease
+from orchestrator.onhost.agent.held.facts import Facts
+from orchestrator.onhost.agent.proc import procfs
+from orchestrator.onhost.agent.refusal import Refusal
+from orchestrator.onhost.agent.server import shm, twin
 from tests.onhost.transaction.place import apply, op, stage
 
 
@@ -44,3 +50,68 @@ def test_looking_at_a_debug_life_notes_its_processes(place):
     op(context, "stop-server", which="debug", timeout_s=5, port=None)
     assert op(context, "revert")["verified"]
     op(context, "finish")
+
+
+def test_one_that_was_started_on_planned_bytes(place):
+    """Somebody was quicker than the revert: that server runs our bytes, and is no original.
+
+    It is named and not ended; once it is gone the original is started.
+    """
+    main = place.start_server()
+    context = place.begin()
+    stage(place, context)
+    op(context, "describe-server", **main.as_json())
+    op(context, "stop-server", which="original", timeout_s=5, port=None)
+    op(context, "swap")
+    early = place.start_server()
+    assert op(context, "revert")["verified"]
+    with pytest.raises(Refusal) as refused:
+        op(context, "restore-server")
+    said = (
+        f"process {early.pid} runs as it did, but somebody started it while planned bytes were in"
+        " place: end it, then revert once more"
+    )
+    assert (refused.value.code, refused.value.message) == ("runs-planned", said)
+    context.session.close()
+    assert place.recover()["left"] == [f"the original server: {said}"]
+    assert lease.end(early)
+    value = place.recover()
+    assert (value["left"], place.originals()) == ([], [value["server"]["pid"]])
+
+
+@pytest.mark.parametrize(
+    ("boots", "known", "start_s", "planned"),
+    [
+        ("same", True, 15, False),  # before the swap
+        ("same", True, 25, True),
+        ("same", True, 35, False),  # after the files were back
+        ("reboot while patched", True, 5, True),
+        ("reboot while patched", True, 35, False),
+        ("reboot once they were back", True, 5, False),
+        ("same", False, 25, True),  # a full disk took no line of the revert
+        ("same", False, 45, False),
+    ],
+)
+def test_which_processes_may_run_planned_bytes(
+    tmp_path, monkeypatch, boots, known, start_s, planned
+):
+    """Those that began after the first swap and before the last file was back."""
+    path = tmp_path / "x.py"
+    path.touch()
+    boot = "first" if boots == "same" else "second"
+    monkeypatch.setattr(lease, "read_boot_id", lambda: boot)
+    monkeypatch.setattr(lease, "now_s", lambda: 100.0)
+    monkeypatch.setattr("time.time", lambda: path.stat().st_ctime + 60.0)  # changed at 40
+    planned_file = {"file": "x.py", "path": str(path), "shown": str(path), "size": 0, "stat": {}}
+    shas = {"before_sha256": "b", "after_sha256": "a"}
+    plan = {"root": "/", "package": "p", "pycache_prefix": None, "dirs": {}, "locks": []}
+    back = {"back_s": 30.0, "boot_id": "first" if "once" in boots else boot} if known else {}
+    facts = Facts(
+        [
+            {"kind": "intent", "step": "begin", "boot_id": "first"},
+            {"kind": "intent", "step": "plan", **plan, "files": [{**planned_file, **shas}]},
+            {"kind": "intent", "step": "swap:file", "file": "x.py", "now_s": 20.0},
+            {"kind": "done", "step": "revert:file", "file": "x.py", "state": "reverted", **back},
+        ]
+    )
+    assert twin.may_run_planned(procfs.to_ticks(start_s), facts) is planned

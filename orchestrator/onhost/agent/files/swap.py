@@ -7,7 +7,7 @@ import hashlib
 import os
 from typing import Any, Dict, List, Optional, Sequence
 
-from ..held import dirs
+from ..held import dirs, lease
 from ..held.facts import PlannedFile
 from ..held.state import SessionState
 from ..refusal import Refusal
@@ -43,7 +43,7 @@ def swap(session: SessionState) -> List[Report]:
     """
     if session.facts.sharing is not None:
         shared.wait_until_in(session)
-        session.note("shared-swap")
+        session.note("shared-swap", now_s=lease.now_s())
         return []
     waiting = [one for one in session.facts.files if not _is_in_place(one)]
     for one in waiting:
@@ -206,6 +206,8 @@ def _revert_one(
                 files.remove(path)
             report.update(_take_back(session, one, force))
             done["state"] = report["state"]
+            if report.pop("taken_out", False):
+                done.update(back_s=round(lease.now_s(), 3), boot_id=lease.read_boot_id())
         ours = report["state"] != "drift" and report["why"] != _GIVEN_UP
         if compiled and one.file in session.facts.pycs and ours:
             with session.step("revert:pyc", file=one.file):
@@ -231,7 +233,7 @@ def _take_back(session: SessionState, one: PlannedFile, force: bool) -> Report:
             return {"state": "removed"}
         if seen.sha256 == one.after_sha256:
             files.remove(one.path)
-            return {"state": "removed"}
+            return {"state": "removed", "taken_out": True}
     elif seen.sha256 == one.before_sha256:
         files.remove(one.orig)
         return {"state": "reverted"}
@@ -242,7 +244,7 @@ def _take_back(session: SessionState, one: PlannedFile, force: bool) -> Report:
         seen = files.look(one.path)  # once more: reading the original took its time
         if seen.sha256 == one.after_sha256:
             files.put_back(one)
-            return {"state": "reverted"}
+            return {"state": "reverted", "taken_out": True}
     if one.file in session.facts.put_back and not os.path.lexists(one.orig):
         return {"state": "untouched", "why": "somebody else changed it after it was put back"}
     return _drift(session, one, seen, force)

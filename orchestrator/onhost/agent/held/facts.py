@@ -82,6 +82,9 @@ class Facts:
         self.put_back: Set[str] = set()
         self.pycs: Dict[str, List[Record]] = {}
         self.verified: Optional[bool] = None
+        # When the first planned bytes may have come in; the line of the last that were taken out.
+        self.patched_s: Optional[float] = None
+        self.back: Optional[Record] = None
         self.unlocking = False
         self.unlocked = False
         self.sharing: Optional[Record] = None
@@ -95,7 +98,7 @@ class Facts:
             if handler is not None:
                 handler(self, record)
         elif kind == "shared-swap":
-            self.verified = None
+            self._comes_in(record)
         elif kind == "not-swapped":
             self.swapping.discard(record["file"])
         elif kind == "undone":
@@ -152,11 +155,18 @@ class Facts:
     def _put_back(self, record: Record) -> None:
         if record.get("state") in ("reverted", "removed"):
             self.put_back.add(record["file"])
+        if "back_s" in record:
+            self.back = record
 
     def _swap(self, record: Record) -> None:
         self.swapping.add(record["file"])
         self.put_back.discard(record["file"])
-        self.verified = None
+        self._comes_in(record)
+
+    def _comes_in(self, record: Record) -> None:
+        self.verified = self.back = None
+        if self.patched_s is None:
+            self.patched_s = record.get("now_s", 0.0)
 
     def _pyc(self, record: Record) -> None:
         self.pycs[record["file"]] = record["dirs"]

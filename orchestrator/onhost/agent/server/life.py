@@ -20,6 +20,10 @@ SERVER = "server.json"
 LIVES = "lives.json"
 Value = Dict[str, Any]
 _FORGOTTEN = "how its server ran is not known any more, so it was not started"
+_RUNS_PLANNED = (
+    "process %d runs as it did, but somebody started it while planned bytes were in place: end it,"
+    " then revert once more"
+)
 # What the controller asked for is in the journal; these serve where it asked for nothing.
 _STOP_TIMEOUT_S = 30.0
 # One that lacks a module, its port or its GPU says so within its imports.
@@ -224,7 +228,8 @@ def _find_restored(session: SessionState, description: Value) -> Optional[Value]
     """The original where it runs again already.
 
     It may run without a journal line: whoever started it died before the line was written, the
-    host came up again and started it, or something watches it that nobody knew of.
+    host came up again and started it, or something watches it that nobody knew of. One that was
+    started while planned bytes were in place is refused: it is not ours to end, and not as before.
     """
     facts = session.facts
     begun = (facts.begun or {}).get("boot_id")
@@ -233,6 +238,8 @@ def _find_restored(session: SessionState, description: Value) -> Optional[Value]
     since = twin.find_since(description, facts)
     while True:
         found = twin.find_twin(description, since)
+        if found is not None and twin.may_run_planned(found["start_time"], facts):
+            raise Refusal("runs-planned", _RUNS_PLANNED % found["pid"], pid=found["pid"])
         if found is not None or time.monotonic() > limit_s:
             return found
         time.sleep(0.05)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import time
 from typing import Any, Dict, List, Mapping, Optional, Set
 
 from ..held import lease
@@ -48,6 +51,29 @@ def find_twin(description: Known, since: int) -> Optional[Dict[str, Any]]:
         if stat.ppid not in twins and stat.alive:
             return {"pid": pid, "start_time": stat.start_time}
     return None
+
+
+def may_run_planned(start_time: int, facts: Facts) -> bool:
+    """Whether a process that began then may have imported planned bytes, and runs them still."""
+    if facts.patched_s is None or start_time >= procfs.to_ticks(_find_back(facts)):
+        return False
+    same_boot = (facts.begun or {}).get("boot_id") == lease.read_boot_id()
+    return not same_boot or start_time >= procfs.to_ticks(facts.patched_s)
+
+
+def _find_back(facts: Facts) -> float:
+    """Since when no planned bytes are in place, on this boot's clock; they are not by now."""
+    if facts.back is not None:
+        same_boot = facts.back["boot_id"] == lease.read_boot_id()
+        return float(facts.back["back_s"]) if same_boot else 0.0
+    # The line was lost, or another host put them back: a rename sets the time of the inode.
+    paths = [one.path for one in facts.files if one.before_sha256 is not None]
+    paths += [item["path"] for item in (facts.sharing or {"files": []})["files"]]
+    changed = []
+    for path in paths:
+        with contextlib.suppress(OSError):
+            changed.append(os.stat(path).st_ctime)
+    return lease.now_s() - (time.time() - max(changed)) if changed else 0.0
 
 
 def find_successors(known: Known, ours: Set[int], since: int) -> List[str]:
