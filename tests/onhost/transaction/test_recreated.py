@@ -6,8 +6,10 @@ import shutil
 
 import pytest
 
-from orchestrator.onhost.agent.session import recover
-from tests.onhost.transaction.place import op, stage
+from orchestrator.onhost.agent.held import lease
+from orchestrator.onhost.agent.session import guard, recover
+from tests.onhost.transaction.lost import leave_debug_life
+from tests.onhost.transaction.place import NOBODY, op, stage
 
 LAYERS = "sglang/srt/layers.py"
 LLAMA = "sglang/srt/models/llama.py"
@@ -61,3 +63,19 @@ def test_another_image(recreated):
     ] * 2
     assert contents(recreated) == before
     assert recreated.status() == []
+
+
+def test_a_disk_that_comes_back(place):
+    """While the whole install is gone no server is started on it, and the guard tries again."""
+    leave_debug_life(place)
+    place.expire(agent=NOBODY)
+    away = place.root.rename(place.top / "away")
+    session = recover.take_over(place.directory(), lease.GUARD, 5.0)
+    watching = guard._Guard(place.directory())
+    assert not watching._undo(session, "the lease ran out")
+    assert place.servers() == []
+    away.rename(place.root)
+    assert watching._undo(session, "the lease ran out")
+    session.close()
+    assert place.changes() == []
+    assert place.servers() == place.originals() != []

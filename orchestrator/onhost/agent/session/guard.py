@@ -253,7 +253,9 @@ class _Guard:
                 self._memory.forget_place()
                 return True
             drifted = [report for report in value["files"] if report["state"] == "drift"]
-            is_last = len(drifted) == len(value["left"])
+            # Where the whole install is gone its disk may come back.
+            is_there = os.path.isdir(session.facts.package_dir)
+            is_last = is_there and len(drifted) == len(value["left"])
             if is_last and is_back and session.is_moved:
                 life.forget_server(session)  # nobody needs it, and that place is not its home
         return is_last

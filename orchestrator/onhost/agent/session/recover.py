@@ -231,6 +231,8 @@ def _describe_left(session: SessionState, reports: Any, stopped: Optional[Value]
 
 def _may_start(session: SessionState, value: Value, stopped: Optional[Value]) -> bool:
     """Ask the disk as well: a revert that broke off says nothing of the files it did not reach."""
+    if session.facts.files and not os.path.isdir(session.facts.package_dir):
+        return False  # a disk that went away may come back, and without it no server comes up
     failed = any(report["state"] == "failed" for report in value["files"])
     free = stopped is not None and not stopped.get("left")
     return free and not failed and not swap.patched_files(session)
