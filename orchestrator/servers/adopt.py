@@ -26,6 +26,7 @@ _APART = (
     " `[apptainer, exec, instance://NAME]`",
     "or name the commands that stop and start it: `launch: {stop: [...], start: [...]}`",
 )
+_CONNECT = "connect as that user, or as root: `user` of the host, or `enter: [sudo, -n]`"
 _WRITE_DOWN = "write down the command line that it was started by: `launch: {command: [...]}`"
 
 Public = Mapping[str, Any]
@@ -122,6 +123,24 @@ def require_restorable(found: Public, host: str, server: Server) -> None:
         code="not-restorable",
         notes=[f"seen: {show(found)}"],
         hints=suggest(found, adopting=isinstance(server.launch, LaunchAdopt)),
+        data={"found": found},
+    )
+
+
+def require_readable(found: Public, host: str, server: Server) -> None:
+    """Raises `HostError` `not-restorable` where its sockets and files are not ours to see.
+
+    Whoever runs it: that it is ready, and that it ended, shows in them.
+    """
+    if found["readable"]:
+        return
+    raise HostError(
+        f"server `{server.name}` belongs to {found['user']}, whose processes we may not read",
+        host=host,
+        code="not-restorable",
+        notes=[f"seen: {show(found)}"],
+        hints=[_CONNECT],
+        data={"found": found},
     )
 
 
@@ -145,6 +164,8 @@ def require_whole(found: Public, host: str, server: Server, nodes: int) -> None:
 
 def suggest(found: Public, *, adopting: bool) -> list[str]:
     """What to write into the inventory instead, from what stands in the way."""
+    if not found["readable"]:
+        return [_CONNECT]
     if found["needs_output"]:
         hints = ["start it with its output in a file"]
         if adopting:

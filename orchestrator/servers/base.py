@@ -26,6 +26,7 @@ from orchestrator.servers.adopt import (
     find_port,
     is_title,
     prefer_ours,
+    require_readable,
     require_restorable,
     require_whole,
     show,
@@ -103,6 +104,7 @@ def find(
     """
     found = _find(agent, Sought(server, install, host, rank, nodes, meeting))
     if found.description is not None:
+        require_readable(found.description, host.name, server)
         require_whole(found.description, host.name, server, nodes)
     return found
 

@@ -66,7 +66,8 @@ def _choose_of_unit(agent: AgentClient, sought: Sought, state: Mapping[str, Any]
             hints=[f"start it, `systemctl start {unit}`, or correct `systemd` in the inventory"],
         )
     if len(inside) == 1:
-        return inside[0]
+        only: Public = inside[0]
+        return only
     meant = choose(inside, sought)
     others = [found for found in inside if found["pid"] != meant["pid"]]
     raise HostError(

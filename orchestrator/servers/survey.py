@@ -17,9 +17,9 @@ class Sight:
 
     What its arguments leave open is `None`, and `unsure` says why nobody can tell.
 
-    `ranks` are the labels of its schedulers here, `logs` the files that its output goes to, `gpus`
-    is `None` where nobody can tell, `refusal` says why it could not be adopted, and `hints` what
-    to write into the inventory then.
+    `ranks` are the labels of its schedulers here, `logs` the files that its output goes to and
+    `elsewhere` in words where else it goes, `gpus` is `None` where nobody can tell, `refusal` says
+    why it could not be adopted, and `hints` what to write into the inventory then.
     """
 
     pid: int
@@ -33,6 +33,7 @@ class Sight:
     ranks: tuple[str, ...]
     gpus: tuple[Mapping[str, Any], ...] | None
     logs: tuple[str, ...]
+    elsewhere: str
     run_by: str | None
     wrapper: str | None
     unsure: str
@@ -40,8 +41,11 @@ class Sight:
     hints: tuple[str, ...]
 
 
-def read_sight(row: Mapping[str, Any]) -> Sight:
-    """The sight of one row of the agent's `survey`; nothing in it is a secret."""
+def read_sight(row: Mapping[str, Any], *, is_taken: bool = False) -> Sight:
+    """The sight of one row of the agent's `survey`; nothing in it is a secret.
+
+    `is_taken`: the inventory says already in which way a session takes it, and that fits.
+    """
     values: Mapping[str, str] = row["given"]["values"]
     sizes = {name: read_number(row, name) for name in _SIZES}
     nodes = read_number(row, "nnodes")
@@ -59,12 +63,27 @@ def read_sight(row: Mapping[str, Any]) -> Sight:
         ranks=tuple(sorted(filter(None, (_find_rank(w["title"]) for w in row["workers"])))),
         gpus=None if row["gpus"] is None else tuple(row["gpus"]),
         logs=tuple(dict.fromkeys(files)),
+        elsewhere=_tell_elsewhere(outputs, row["supervisor"] or ""),
         run_by=row["supervisor"],
         wrapper=row["wrapper"],
         unsure=row["given"]["why"],
-        refusal=row["why"],
-        hints=() if row["restorable"] else tuple(suggest(row, adopting=True)),
+        refusal="" if is_taken else row["why"],
+        hints=() if is_taken or row["restorable"] else tuple(suggest(row, adopting=True)),
     )
+
+
+def _tell_elsewhere(outputs: Sequence[Mapping[str, Any]], owner: str) -> str:
+    """Where output goes that goes to no file, the error output's place last and so first named."""
+    unit = owner.removeprefix("systemd unit ")
+    places = {
+        "pipe": "to a pipe",
+        # systemd hands its services a socket of the journal's.
+        "socket": f"in the journal of {unit}" if unit != owner else "to a socket",
+        "tty": "on a terminal",
+        "unknown": "unknown",
+    }
+    found = [places[output["kind"]] for output in outputs if output["kind"] in places]
+    return found[-1] if found else "in no file"
 
 
 def _find_port(row: Mapping[str, Any]) -> int | None:
@@ -102,7 +121,7 @@ def describe_sight(sight: Sight, name: str | None = None) -> list[str]:
         lines.append(f"  ranks {', '.join(sight.ranks)}")
     if sight.gpus is not None:
         lines.append(f"  GPUs {', '.join(map(_show_gpu, sight.gpus)) or 'none'}")
-    lines.append(f"  logs {', '.join(sight.logs) or 'in no file'}")
+    lines.append(f"  logs {', '.join(sight.logs) or sight.elsewhere}")
     if sight.run_by:
         lines.append(f"  run by {sight.run_by.rstrip(',')}")
     if sight.wrapper:

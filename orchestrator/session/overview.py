@@ -56,6 +56,7 @@ class _Look:
         self._host = contact.host
         self._agent = agent
         self._names: dict[int, str] = {}
+        self._taken: set[int] = set()
         self._checked: dict[_Checked, Any] = {}
         self.errors: list[HostError] = []
         self.row = row
@@ -89,7 +90,11 @@ class _Look:
             member.found = find_life(member, server, install, len(server.hosts))
         except HostError as error:
             _pass_on_loss(error)
-            member.found = Found(self._host.name, None, Life(()))
+            # One that is there, but that no session could take, is looked at all the same.
+            seen: Any = error.data.get("found")
+            member.found = Found(self._host.name, seen, Life(()))
+            if seen is not None:
+                self._names[seen["pid"]] = server.name
             self.row["not_found"].append({"server": server.name, "error": error.message})
             # A server that does not run is a fact; one that no session could take is wrong. A
             # session tells several parts of one rank apart by what it sees on rank 0's host.
@@ -99,6 +104,7 @@ class _Look:
             return member
         if member.found.description is not None:
             self._names[member.found.description["pid"]] = server.name
+            self._taken.add(member.found.description["pid"])
         return member
 
     def _look_at_install(self, member: Member, server: Server, install: Install) -> Row:
@@ -125,7 +131,7 @@ class _Look:
         server = {
             **found,
             "argv": list(shown(Life(tuple(found["argv"])))),
-            "seen": asdict(read_sight(found)),
+            "seen": asdict(read_sight(found, is_taken=found["pid"] in self._taken)),
             "server": self._names.get(found["pid"]),
             "runs": None,
         }

@@ -179,8 +179,9 @@ def make_odd(folder: Path, group: Path | None) -> Callable[[], None]:
 @pytest.fixture
 def group() -> Iterator[Path | None]:
     """A cgroup of its own, where cgroups can be made."""
-    parent = Path("/sys/fs/cgroup/pids")
-    if not (AS_ROOT and parent.is_dir()):
+    parents = (Path("/sys/fs/cgroup/pids"), Path("/sys/fs/cgroup"))
+    parent = next((p for p in parents if (p / "cgroup.procs").exists()), None)
+    if not AS_ROOT or parent is None:
         yield None
         return
     made = parent / f"sgldbg-test-given-back-{os.getpid()}"
@@ -194,7 +195,16 @@ def test_everything_about_a_server_comes_back(group, place: Place):
     """`sgldbg run` on an adopted server: DESIGN 5's list, files, tokens and logs are equal."""
     pid = place.start(make_odd(place.folder, group))
     before, files, tokens = describe(pid), place.read_files(), place.generate()
-    assert (before["umask"], before["nice"], before["oom_score_adj"]) == (0o027, 3, 77)
+    nice = os.nice(0) + 3
+    assert (before["umask"], before["nice"], before["oom_score_adj"]) == (0o027, nice, 77)
+    assert (before["argv"], before["environ"], before["cwd"]) == (
+        list(place.argv),
+        place.env,
+        str(place.folder),
+    )
+    limits = before["rlimits"]
+    assert (limits["RLIMIT_NOFILE"], limits["RLIMIT_CORE"]) == ([300, 400], [0, 0])
+    assert group is None or any(line.endswith(f"/{group.name}") for line in before["cgroups"])
     assert (before["numa"], before["affinity"], before["ignored"]) == ("bind:0", [0], [1])
     assert not AS_ROOT or (before["uid"], before["groups"]) == (NOBODY, [5, 7])
     old_logs = [path.read_bytes() for path in place.logs]

@@ -81,8 +81,8 @@ def test_what_runs_on_a_host(bench: Bench, port, tmp_path: Path, monkeypatch, in
         f"  {folder} whether it is pristine\n"
         f"  server kimi, pid N of {user}, port N, up N s: model unknown\n"
         "    logs FOLDER/stderr\n"
-        f"  server pid N of {user}, port N, up N s: model unknown\n"
-        "    logs in no file\n"
+        f"  server piped, pid N of {user}, port N, up N s: model unknown\n"
+        "    logs to a pipe\n"
         "    cannot be adopted: its stderr goes to a pipe, which cannot be given back\n"
         "    hint: start it with its output in a file\n"
         "    hint: or name a file for the restored server: `launch: {adopt: {output: FILE}}`\n"
@@ -90,8 +90,6 @@ def test_what_runs_on_a_host(bench: Bench, port, tmp_path: Path, monkeypatch, in
         "    logs FOLDER/stderr\n"
         "    runs: PKG of unknown version in FOLDER/elsewhere/PKG (Python N)\n"
         f"    {folder} whether it is pristine\n"
-        "  server piped: server `piped` could not be started again as it is: its stderr goes to a"
-        " pipe, which cannot be given back\n"
         "  server absent: no server of `PKG` runs on port N\n"
     )
     assert (done.code, normal(done.err, bench)) == (

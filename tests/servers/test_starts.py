@@ -9,19 +9,23 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from orchestrator.agent.ship import open_agent
 from orchestrator.errors import HostError
-from orchestrator.model.inventory import LaunchAdopt
+from orchestrator.model.inventory import Host, Launch, LaunchAdopt, LaunchPair
 from orchestrator.onhost.agent.proc import procfs
 from orchestrator.onhost.agent.proc.describe import describe, with_output
+from orchestrator.onhost.agent.proc.mains import find_mains
 from orchestrator.onhost.agent.server import process
 from orchestrator.servers.base import find
 from orchestrator.servers.ready import wait_ready
 from orchestrator.servers.survey import read_sight
+from orchestrator.transport.routes import open_transport
 from tests.onhost.process.conftest import Stage, key_of, wait_for
 
 from .conftest import Bench
@@ -110,7 +114,7 @@ STARTS: dict[str, tuple[Words, str | None, dict[str, Any]]] = {
         None,
         {
             "ignored": [1],
-            "nice": 7,
+            "nice": os.nice(0) + 7,
             "rlimits": {"RLIMIT_NOFILE": [200, 300]},
             "affinity": [0],
             "numa": "prefer:0",
@@ -244,6 +248,41 @@ def test_in_tmux_on_the_terminal(scene: Scene, agent, tmux: Tmux):
     before = with_output(find_server(scene, agent, LaunchAdopt(path)), path)
     give_back(scene, agent, before)
     assert Path(path).read_text() == "server_args=ServerArgs(api_key='hush-hush')\n"
+
+
+@pytest.mark.skipif(not AS_ROOT, reason="only root can become somebody else")
+@pytest.mark.parametrize("launch", [LaunchAdopt(), LaunchPair(("true",), ("true", "{args}"))])
+def test_whose_processes_we_may_not_read(open_dir: Path, port: int, launch: Launch):
+    """Refused with whom to connect as, whoever runs it: its own port would look like another's."""
+    stage = Stage(open_dir)
+    bench = Bench(open_dir, stage)
+    for path in (open_dir, open_dir / bench.package):
+        path.chmod(0o777)
+    enter = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
+    host = Host(
+        *("gpu01", None, None, None, None, enter, "local", "/usr/bin/python3"),
+        state_dir=str(open_dir / "state"),
+    )
+    try:
+        child = bench.run("--port", str(port))
+        with (
+            closing(open_agent(open_transport(), host)) as agent,
+            pytest.raises(HostError) as error,
+        ):
+            find(agent, bench.server(port, launch), bench.install, host, 0, 1)
+        (row,) = find_mains(bench.package)
+    finally:
+        stage.close()
+    may_not = f"belongs to {USER}, whose processes we may not read"
+    could_not = "could not be started again as it is: it "
+    argv = shlex.join(bench.argv("--port", str(port)))
+    assert (error.value.code, error.value.message, error.value.notes, error.value.hints) == (
+        "not-restorable",
+        f"server `kimi` {could_not if launch == LaunchAdopt() else ''}{may_not}",
+        (f"seen: pid {child.pid} of {USER}, listening on none: {argv}",),
+        ("connect as that user, or as root: `user` of the host, or `enter: [sudo, -n]`",),
+    )
+    assert row["readable"]  # to root it is
 
 
 @pytest.mark.skipif(not AS_ROOT, reason="only root can become somebody else")

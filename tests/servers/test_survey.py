@@ -36,6 +36,7 @@ ROW = {
     "gpus": [{"index": 0, "name": "NVIDIA H100", "used_mib": 70000}],
     "supervisor": None,
     "wrapper": None,
+    "readable": True,
     "restorable": True,
     "needs_output": False,
     "why": "",
@@ -125,6 +126,14 @@ def test_everything_is_shown():
                 " `[apptainer, exec, instance://NAME]`",
                 "  hint: or name the commands that stop and start it: `launch: {stop: [...], start:"
                 " [...]}`",
+            ],
+        ),
+        (
+            {"readable": False, "why": "it belongs to kim, whose processes we may not read"},
+            [
+                "  cannot be adopted: it belongs to kim, whose processes we may not read",
+                "  hint: connect as that user, or as root: `user` of the host, or `enter: [sudo,"
+                " -n]`",
             ],
         ),
         (

@@ -51,7 +51,8 @@ def _show(row: dict[str, Any]) -> None:
             show_line(f"  {line}")
         if server["runs"] is not None:
             _show_install("runs", server["runs"], "    ")
-    for missing in row["not_found"]:
+    named = {server["server"] for server in row["servers"]}
+    for missing in [m for m in row["not_found"] if m["server"] not in named]:
         show_line(f"  server {missing['server']}: {missing['error']}")
     for line in describe_orphans(row["orphans"]):
         show_line(f"  {line}")

@@ -13,6 +13,7 @@ import pytest
 
 from orchestrator.onhost.agent.proc import procfs, supervisor
 from orchestrator.onhost.agent.proc.describe import _PUBLIC, describe
+from orchestrator.onhost.agent.proc.limits import read_limits
 from orchestrator.onhost.agent.refusal import Refusal
 from orchestrator.onhost.agent.server import process
 
@@ -27,6 +28,14 @@ with open('/proc/self/mem', 'r+b', buffering=0) as memory:
     memory.seek(start)
     memory.write(title + bytes(end - start - len(title)))
 """
+
+
+def test_every_limit_is_read():
+    """All that Python has a name for, as getrlimit(2) gives it to the process itself."""
+    names = {name for name in dir(resource) if name.startswith("RLIMIT_")} - {"RLIMIT_OFILE"}
+    assert read_limits(os.getpid()) == {
+        name: list(resource.getrlimit(getattr(resource, name))) for name in names
+    }
 
 
 def test_everything_is_described(stage: Stage, tmp_path):
@@ -57,7 +66,11 @@ def test_everything_is_described(stage: Stage, tmp_path):
     assert found["argv"][-2:] == ["", "\udcff two words"]
     assert found["environ"]["ODD"] == "\udcfe=\n"
     assert found["cwd"] == str(tmp_path)
-    assert (found["umask"], found["nice"], found["oom_score_adj"]) == (0o027, 3, 77)
+    assert (found["umask"], found["nice"], found["oom_score_adj"]) == (
+        0o027,
+        os.nice(0) + 3,
+        77,
+    )
     assert found["affinity"] == [0]
     assert found["rlimits"]["RLIMIT_NOFILE"] == [123, 456]
     assert found["uid"] == os.getuid()

@@ -69,7 +69,9 @@ def test_nothing_differs_after_a_restart(stage: Stage, open_dir):
             argv, cwd=open_dir, stdout=log, stderr=log, env={"ODD": "\udcfe"}, preexec_fn=prepare
         )
     before = describe(child.pid)
-    assert (before["numa"], before["nice"], before["ignored"]) == ("bind:0", 3, [1])
+    nice = os.nice(0) + 3
+    assert (before["numa"], before["nice"], before["ignored"]) == ("bind:0", nice, [1])
+    assert before["rlimits"]["RLIMIT_NOFILE"] == [123, 456]
     end(child, before)
     again = start(stage, before, None, None)
     assert process.compare(before, again["pid"]) == []

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import resource
 import stat as stat_module
 from typing import Any, Dict, List, Mapping, Optional, Sequence
 
@@ -13,6 +12,7 @@ from . import (
     arguments,
     below,
     commandline,
+    limits,
     mempolicy,
     namespaces,
     priority,
@@ -42,12 +42,11 @@ _PUBLIC = (
     "wrapper",
     "strangers",
     "namespaces",
+    "readable",
     "restorable",
     "needs_output",
     "why",
 )
-# RLIMIT_OFILE is another name of RLIMIT_NOFILE.
-_RLIMITS = sorted(n for n in dir(resource) if n.startswith("RLIMIT_") and n != "RLIMIT_OFILE")
 _NULL = os.makedev(1, 3)
 _SHOWN_OUTPUT = ("kind", "path")
 
@@ -86,6 +85,7 @@ def describe(pid: int, start_time: Optional[int] = None) -> Description:
     description["cgroup"] = supervisor.find_path(description["cgroups"])
     description["python"] = _find_python(description)
     description["given"] = _find_given(description)
+    description["readable"] = description["environ"] is not None
     if procfs.read_stat(pid) is None:
         raise Refusal("gone", "process %d is gone" % pid, pid=pid)
     return judge({name: value for name, value in description.items() if value is not None})
@@ -159,10 +159,12 @@ def _make_output(path: str) -> Description:
 def judge(description: Description) -> Description:
     """Says whether the process can be started again as it was, and if not, why not.
 
-    One that somebody else runs is started by them, so that nothing here stands in its way.
+    One that somebody else runs is started by them, so that nothing here stands in its way; but
+    which sockets and files are its own has to be seen all the same.
     """
     if description.get("way"):
-        description.update(needs_output=False, why="", restorable=True)
+        why = _tell_unreadable(description)
+        description.update(needs_output=False, why=why, restorable=not why)
         return description
     why = _why_not(description)
     lost = [_lost_output(name, description.get(name, {})) for name in ("stdout", "stderr")]
@@ -273,14 +275,7 @@ def _read_identity(pid: int) -> Description:
 
 def _read_scheduling(pid: int) -> Description:
     found: Description = {}
-    limits: Dict[str, List[int]] = {}
-    for name in _RLIMITS:
-        try:
-            limits[name] = list(resource.prlimit(pid, getattr(resource, name)))
-        except (OSError, ValueError):
-            continue
-    if limits:
-        found["rlimits"] = limits
+    found["rlimits"] = limits.read_limits(pid)
     try:
         found["affinity"] = sorted(os.sched_getaffinity(pid))
         found["nice"] = os.getpriority(os.PRIO_PROCESS, pid)
@@ -312,7 +307,7 @@ def _why_not(description: Description) -> str:
     if description.get("pid") == 1:
         return "it is process 1 of its container, which ends with it"
     if "environ" not in description:
-        return "it belongs to %s, whose processes we may not read" % description.get("user", "?")
+        return _tell_unreadable(description)
     if description.get("namespaces") and not description.get("owned"):
         told = namespaces.tell(description["namespaces"])
         return "its %s not the agent's, and could not be given back" % told
@@ -329,6 +324,12 @@ def _why_not(description: Description) -> str:
     if not cwd or not os.path.isdir(cwd):
         return "its working directory, `%s`, is not there any more" % (cwd or "?")
     return ""
+
+
+def _tell_unreadable(description: Description) -> str:
+    if "environ" in description:
+        return ""
+    return "it belongs to %s, whose processes we may not read" % description.get("user", "?")
 
 
 def _lost_output(name: str, output: Description) -> str:
