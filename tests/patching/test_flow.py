@@ -66,6 +66,15 @@ CASES: list[tuple[str, str, State]] = [
     ),
     ("in finally", "try:\n    a = 1\nfinally:\n    HERE", {"a": False}),
     ("after finally", "try:\n    a = 1\nfinally:\n    b = 1\nHERE", {"a": True, "b": True}),
+    ("finally that takes away", "a = 1\ntry:\n    b = 1\nfinally:\n    del a\nHERE", {"b": True}),
+    ("finally on the way out", "while True:\n    try:\n        break\n    finally:\n        a = 1\n"
+     "HERE", {"a": True}),
+    ("taken away on the way out", "a = b = 1\nwhile True:\n    try:\n        break\n"
+     "    finally:\n        del a\nHERE", {"b": True}),
+    ("out of a handler", "e = 1\nwhile True:\n    try:\n        x()\n    except E as e:\n"
+     "        break\nHERE", {}),
+    ("finally behind a handler", "e = 1\ntry:\n    x()\nexcept E as e:\n    a = 1\n    raise\n"
+     "finally:\n    HERE", {"e": False, "a": False}),
     ("finally after return", "try:\n    return\nfinally:\n    b = 1\nHERE", None),
     ("delete", "a = 1\ndel a\nHERE", {}),
     (

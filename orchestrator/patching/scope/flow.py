@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from functools import reduce
 
 from orchestrator.patching.scope.names import (
     DEFINITIONS,
@@ -81,9 +82,7 @@ class _Flow:
         if isinstance(node, ast.Match):
             return self.match(node, state)
         if isinstance(node, ast.Delete):
-            gone = names_gone(node)
-            left = _evaluated(state, node)
-            return {n: sure for n, sure in (left or {}).items() if n not in gone}
+            return _without(_evaluated(state, node), names_gone(node))
         if isinstance(node, DEFINITIONS):
             for part in evaluated_at_once(node):
                 state = _evaluated(state, part)
@@ -134,26 +133,36 @@ class _Flow:
         return _join(left, _perhaps(caught, node))
 
     def try_(self, node: ast.Try | ast.TryStar, state: State) -> State:
+        earlier, self.breaks = self.breaks, []
         body = ast.Module(body=node.body, type_ignores=[])
         failed = _perhaps(state, body)
         left = self.block(node.orelse, self.block(node.body, state))
         for handler in node.handlers:
-            entry = _bind(failed, [handler.name] if handler.name else [])
-            if handler.type is not None:
-                entry = _join(entry, _evaluated(entry, handler.type))
-            way = self.block(handler.body, entry)
-            if way is not None and handler.name:
-                way = {n: sure for n, sure in way.items() if n != handler.name}
-            left = _join(left, way)
+            left = _join(left, self.handler(handler, failed))
+        ways, self.breaks = self.breaks, earlier
         if not node.finalbody:
+            self.breaks += ways
             return left
-        # The last part also runs when something above failed, at any point of it.
-        whole = ast.Module(body=[*node.body, *node.orelse], type_ignores=[])
-        entry = _join(left, _perhaps(state, whole))
-        after = self.block(node.finalbody, entry)
-        if left is None or after is None:
-            return None
-        return _bind(left, (n for n, sure in after.items() if sure))
+        # The last part also runs when something above failed, at any point of it, and on the way
+        # out by `break`; what it binds and takes away counts on each of these ways.
+        whole = ast.Try(node.body, node.handlers, node.orelse, [])
+        self.block(node.finalbody, _join(left, _perhaps(state, whole)))
+        if ways:
+            way = self.block(node.finalbody, reduce(_join, ways))
+            self.breaks += [way] if way is not None else []
+        return self.block(node.finalbody, left)
+
+    def handler(self, node: ast.ExceptHandler, failed: State) -> State:
+        """The state behind a handler; its name is gone whichever way leads out, `break` too."""
+        first = len(self.breaks)
+        entry = _bind(failed, [node.name] if node.name else [])
+        if node.type is not None:
+            entry = _join(entry, _evaluated(entry, node.type))
+        way = self.block(node.body, entry)
+        if node.name:
+            way = _without(way, {node.name})
+            self.breaks[first:] = [_without(left, {node.name}) for left in self.breaks[first:]]
+        return way
 
     def match(self, node: ast.Match, state: State) -> State:
         state = _evaluated(state, node.subject)
@@ -187,6 +196,10 @@ def _bind(state: State, names: Iterable[str]) -> State:
     if state is None:
         return None
     return {**state, **dict.fromkeys(names, True)}
+
+
+def _without(state: State, names: Collection[str]) -> State:
+    return None if state is None else {n: sure for n, sure in state.items() if n not in names}
 
 
 def _evaluated(state: State, node: ast.AST, outcome: bool | None = None) -> State:

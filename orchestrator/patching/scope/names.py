@@ -72,6 +72,16 @@ def names_gone(node: ast.AST) -> set[str]:
     return gone
 
 
+def names_gone_inside(owner: ast.AST) -> set[str]:
+    """Names of a function that functions and classes in it may take away, by `nonlocal`."""
+    gone: set[str] = set()
+    for inner in ast.walk(owner):
+        if inner is not owner and isinstance(inner, DEFINITIONS):
+            declared = {n for d in ast.walk(inner) if isinstance(d, ast.Nonlocal) for n in d.names}
+            gone |= declared & names_gone(inner)
+    return gone
+
+
 def evaluated_at_once(node: ast.AST) -> Iterator[ast.expr]:
     """What a definition or lambda evaluates where it stands: decorators, bases, default values."""
     yield from getattr(node, "decorator_list", ())

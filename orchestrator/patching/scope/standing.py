@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from orchestrator.patching.reading import kind_of
 from orchestrator.patching.scope.flow import State, bound_at
-from orchestrator.patching.scope.names import names_gone
+from orchestrator.patching.scope.names import names_gone, names_gone_inside
 from orchestrator.patching.source import Source
 from orchestrator.patching.structure.place import Place
 
@@ -39,9 +39,10 @@ class Standing:
     def certain(self) -> State:
         """What is bound, where nothing but what cannot fail counts as bound on every way."""
         state = bound_at(self.owner, self.place, self.side, strict=True)
+        gone = names_gone_inside(self.owner)  # which may be called anywhere
         if isinstance(self.place, ast.While):  # an expression of its header is evaluated each turn
-            gone = names_gone(self.place)
-            state = {n: sure and n not in gone for n, sure in (state or {}).items()}
+            gone |= names_gone(self.place)
+        state = {n: sure and n not in gone for n, sure in (state or {}).items()}
         return _mangled_all(state, _class_name(self.tables))
 
     @property
