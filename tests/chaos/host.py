@@ -109,10 +109,11 @@ class BreakableHost(Place):
     def end_servers(self) -> None:
         """SIGKILL to every process of its servers, as a reboot does.
 
-        One that the session never described, or that was given back already, is nobody's to start.
+        One that the session never described, or has forgotten at its end, is nobody's to start.
         """
-        facts = Facts(journal.read(os.path.join(self.directory(), "journal.jsonl")))
-        if facts.server is None or facts.restored is not None:
+        records = journal.read(os.path.join(self.directory(), "journal.jsonl"))
+        forgotten = any((r["kind"], r.get("step")) == ("done", "finish") for r in records)
+        if Facts(records).server is None or forgotten:
             self.shape = []
         for pid in self.servers():
             found = lease.find_process(pid)
