@@ -27,6 +27,7 @@ _APART = (
     "or name the commands that stop and start it: `launch: {stop: [...], start: [...]}`",
 )
 _CONNECT = "connect as that user, or as root: `user` of the host, or `enter: [sudo, -n]`"
+_UNIT = "launch: {{systemd: {0}}}"
 _WRITE_DOWN = "write down the command line that it was started by: `launch: {command: [...]}`"
 
 Public = Mapping[str, Any]
@@ -178,9 +179,11 @@ def suggest(found: Public, *, adopting: bool) -> list[str]:
 
 def _suggest_for(owner: str, found: Public) -> list[str]:
     """What to write where somebody else would start the server again or ends with it."""
-    unit = owner.removeprefix("systemd unit ")
-    if unit != owner:
-        return [f"have systemd stop and start it: `launch: {{systemd: {unit}}}`"]
+    unit, whose = read_unit(owner)
+    if whose:
+        return [f"connect as that user, and have systemd stop and start it: `{_UNIT.format(unit)}`"]
+    if unit:
+        return [f"have systemd stop and start it: `{_UNIT.format(unit)}`"]
     if owner.startswith("supervisord"):
         return ["have it stopped and started: `launch: " + _PAIR.format("supervisorctl") + "`"]
     if owner.startswith("container "):
@@ -218,6 +221,14 @@ def _suggest(found: Public) -> list[str]:
             " that it becomes by `exec`",
         ]
     return ["to have it started for the session, write `launch: {command: [...]}`"]
+
+
+def read_unit(owner: str) -> tuple[str, str]:
+    """The unit of an owner in words, and whose manager runs it where that is not ours to ask."""
+    if not owner.startswith("systemd unit "):
+        return "", ""
+    unit, _, whose = owner.removeprefix("systemd unit ").partition(" of ")
+    return unit, whose
 
 
 def is_title(found: Public) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from orchestrator.servers.adopt import DEFAULT_PORT, read_number, suggest
+from orchestrator.servers.adopt import DEFAULT_PORT, read_number, read_unit, suggest
 
 _SIZES = ("tp", "pp", "dp", "ep")
 
@@ -74,11 +74,11 @@ def read_sight(row: Mapping[str, Any], *, is_taken: bool = False) -> Sight:
 
 def _tell_elsewhere(outputs: Sequence[Mapping[str, Any]], owner: str) -> str:
     """Where output goes that goes to no file, the error output's place last and so first named."""
-    unit = owner.removeprefix("systemd unit ")
+    unit, _ = read_unit(owner)
     places = {
         "pipe": "to a pipe",
         # systemd hands its services a socket of the journal's.
-        "socket": f"in the journal of {unit}" if unit != owner else "to a socket",
+        "socket": f"in the journal of {unit}" if unit else "to a socket",
         "tty": "on a terminal",
         "unknown": "unknown",
     }

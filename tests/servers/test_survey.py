@@ -129,6 +129,18 @@ def test_everything_is_shown():
             ],
         ),
         (
+            {
+                "supervisor": "systemd unit llm.service of kim's own manager",
+                "why": "systemd unit llm.service of kim's own manager owns it",
+            },
+            [
+                "  run by systemd unit llm.service of kim's own manager",
+                "  cannot be adopted: systemd unit llm.service of kim's own manager owns it",
+                "  hint: connect as that user, and have systemd stop and start it: `launch:"
+                " {systemd: llm.service}`",
+            ],
+        ),
+        (
             {"readable": False, "why": "it belongs to kim, whose processes we may not read"},
             [
                 "  cannot be adopted: it belongs to kim, whose processes we may not read",
@@ -169,6 +181,24 @@ def test_what_to_write_instead(change, lines):
     """Each refusal names what to write into the inventory."""
     sight = read_sight(with_given({**ROW, **change, "restorable": False}))
     assert describe_sight(sight)[4:] == lines
+
+
+@pytest.mark.parametrize(
+    ("kinds", "owner", "told"),
+    [
+        (("socket", "socket"), "systemd unit llm.service", "in the journal of llm.service"),
+        (("socket", "socket"), None, "to a socket"),
+        (("null", "pipe"), "supervisord (pid 3)", "to a pipe"),
+        (("pipe", "tty"), None, "on a terminal"),
+        (("unknown", "unknown"), None, "unknown"),
+        (("null", "null"), None, "in no file"),
+    ],
+)
+def test_where_output_goes_that_goes_to_no_file(kinds, owner, told):
+    """A reader of `hosts` looks for the log: a journal is one, and a pipe leads to somebody."""
+    stdout, stderr = ({"kind": kind} for kind in kinds)
+    row = {**ROW, "stdout": stdout, "stderr": stderr, "supervisor": owner}
+    assert describe_sight(read_sight(with_given(row)))[3] == f"  logs {told}"
 
 
 def test_a_live_server(agent, bench: Bench, port):

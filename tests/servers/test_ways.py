@@ -214,6 +214,53 @@ def test_a_unit_takes_others_along(unit: Way):
     )
 
 
+def test_a_unit_with_a_tmp_of_its_own(unit: Way):
+    """The usual hardening hides the probes' folder from it; the drop-in lets that one through."""
+    if unit.manager is None:
+        pytest.skip(f"the stand-in for systemd makes no namespaces: {HINDRANCE}")
+    bench, ready = unit.bench, f"{unit.bench.package}/hard.ready"
+    unit.run(["systemctl", "stop", UNIT], None)
+    (unit.units / "hard.service").write_text(
+        "[Service]\nPrivateTmp=yes\nProtectSystem=strict\nNoNewPrivileges=yes\n"
+        f"BindPaths={bench.folder}/{bench.package}\nWorkingDirectory={bench.folder}\n"
+        f"Environment=READY={bench.folder}/{ready}\nExecStart={shlex.join(unit.argv)}\n"
+    )
+    unit.unit = "hard.service"
+    unit.run(["systemctl", "daemon-reload"], None)
+    unit.run(["systemctl", "start", "hard"], ready)
+    with open_driver(unit) as driver:
+        found = driver.begin()
+        driver.stop("original")
+        driver.wait_ready(driver.start(debug_life(found.original, CHANGE)))
+        # Refused where the server does not see what is written.
+        driver.agent.call("probe-table", {"table": {"session": "s"}})
+        driver.stop("debug")
+        back = driver.restore()
+        assert back["differences"] == []
+        driver.agent.call("finish", timeout_s=30)
+    assert unit.drop_ins() == []
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="a mount namespace needs root")
+def test_a_pair_that_sees_another_tmp(bench: Bench, port, tmp_path, monkeypatch):
+    """What would only come to light after two restarts is told before the first."""
+    (tmp_path / "hide.sh").write_text(f'mount -t tmpfs none {tmp_path}/tmp && exec "$@"\n')
+    way = Way("pair", bench, port)
+    prepare(tmp_path, monkeypatch, way.root)
+    way.argv = ["unshare", "--mount", "sh", f"{tmp_path}/hide.sh", *way.argv]
+    way.start()
+    with open_driver(way) as driver:
+        with pytest.raises(HostError) as error:
+            driver.begin()
+        (main,) = driver.agent.call("find-servers", {"package": bench.package}).value
+    note_all(bench)
+    folder = f"{tmp_path}/tmp/sgldbg-{bench.package}-gpu01"
+    assert (error.value.code, error.value.message) == (
+        "not-visible",
+        f"the server (process {main['pid']}) does not see `{folder}`",
+    )
+
+
 def test_a_unit_that_runs_more_than_the_server(unit: Way):
     """Another server of the unit would go down with it: refused. Any other program is told."""
     bench, other = unit.bench, open_port()

@@ -9,7 +9,7 @@ from orchestrator.model.inventory import Server
 from orchestrator.servers.base import find_port, make_description_args
 from orchestrator.session.hosts.fleet import Act
 from orchestrator.session.hosts.member import Member
-from orchestrator.session.steps.stages import SLACK_S, LifeOf
+from orchestrator.session.steps.stages import SLACK_S, LifeOf, say_how_to_see
 
 # It may have to bring a stop to its end first.
 _RESTORE_S = 120.0
@@ -34,7 +34,10 @@ def describe(server: Server) -> Act:
         assert member.found is not None
         running = member.found.description
         args = make_description_args(member.found, server)
-        member.channel.call("describe-server", args, timeout_s=SLACK_S)
+        try:
+            member.channel.call("describe-server", args, timeout_s=SLACK_S)
+        except HostError as error:
+            raise say_how_to_see(error) from None
         member.described = True
         member.ran = running is not None
         return f"pid {running['pid']}" if running else "was not running"

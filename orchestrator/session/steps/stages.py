@@ -159,6 +159,13 @@ _VISIBLE_HINTS = (
 )
 
 
+def say_how_to_see(error: HostError) -> HostError:
+    """The error with what to do about a server that does not see what the agent does."""
+    if error.code == "not-visible":
+        error.hints = (*error.hints, *_VISIBLE_HINTS)
+    return error
+
+
 def write_table(plan: Plan, generation: int, phase: str) -> Act:
     """Tell the probes of this host what to do from now on."""
 
@@ -167,9 +174,7 @@ def write_table(plan: Plan, generation: int, phase: str) -> Act:
         try:
             member.channel.call("probe-table", {"table": table}, timeout_s=SLACK_S)
         except HostError as error:
-            if error.code == "not-visible":
-                error.hints = (*error.hints, *_VISIBLE_HINTS)
-            raise
+            raise say_how_to_see(error) from None
 
     return act
 

@@ -54,6 +54,9 @@ def test_a_server_with_a_tmp_of_its_own(folder):
         "not-visible",
         f"the server (process {child.pid}) does not see `{folder}/table.json`",
     )
+    with pytest.raises(Refusal) as refused:
+        probedir.require_visible(folder, server, "")
+    assert refused.value.message == f"the server (process {child.pid}) does not see `{folder}`"
     end(child)
     probedir.require_visible(folder, server)
 
@@ -63,5 +66,6 @@ def test_a_server_that_sees_it(folder, tmp_path):
     (tmp_path / "link").symlink_to(os.path.dirname(folder))
     child, _ = start(["sh", "-c", "echo ready; exec cat"])
     probedir.require_visible(folder, process_of(child))
+    probedir.require_visible(folder, process_of(child), "")
     probedir.require_visible(str(tmp_path / "link" / "sgldbg-s-h"), process_of(child))
     end(child)

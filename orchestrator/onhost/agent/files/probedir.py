@@ -70,13 +70,15 @@ def _write_table(fd: int, table: Any) -> None:
     os.rename(draft, TABLE, src_dir_fd=fd, dst_dir_fd=fd)
 
 
-def require_visible(path: str, server: Process) -> None:
+def require_visible(path: str, server: Process, name: str = TABLE) -> None:
     """Refuse where the running server sees another table, or none, under the same name.
+
+    Before there is a table, with an empty `name`, it is the directory that has to be the same.
 
     A systemd unit with `PrivateTmp`, or a container, has a `/tmp` of its own, and its probes would
     be silent for no reason that anybody could see. Where we may not look nothing is refused.
     """
-    table = os.path.join(os.path.realpath(path), TABLE)
+    table = os.path.join(os.path.realpath(path), name).rstrip("/")
     try:
         here = os.stat(table)
         try:

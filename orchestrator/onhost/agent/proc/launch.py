@@ -20,7 +20,8 @@ class Change(NamedTuple):
     """How a start differs from the description: the debug life, or nothing at all.
 
     `stdout` and `stderr` are paths that are appended to; `None` means where the description says.
-    `session` is put into the environment, so that `stop` finds what it leaves.
+    `session` is put into the environment, so that `stop` finds what it leaves. `folder` is one
+    that it has to see, wherever it runs.
     """
 
     stdout: Optional[str] = None
@@ -30,6 +31,7 @@ class Change(NamedTuple):
     env_unset: Sequence[str] = ()
     cwd: Optional[str] = None
     session: Optional[str] = None
+    folder: Optional[str] = None
 
     def make_environ(self, environ: Mapping[str, str]) -> Dict[str, str]:
         """That environment with the changes."""

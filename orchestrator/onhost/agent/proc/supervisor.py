@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 from typing import Dict, List, Optional
@@ -54,6 +55,12 @@ def find_unit(cgroups: List[str]) -> Optional[str]:
     return None
 
 
+def find_manager(cgroups: List[str]) -> Optional[int]:
+    """The user whose own manager runs the process; `None` for what the machine's runs."""
+    found = (re.search(r"/user@(\d+)\.service/", line) for line in cgroups)
+    return next((int(match.group(1)) for match in found if match), None)
+
+
 def find_supervisor(pid: int, processes: Dict[int, procfs.Stat]) -> Optional[owner.Owner]:
     """Whoever would start this process again or ends with it; `None` where nobody does.
 
@@ -66,15 +73,20 @@ def find_supervisor(pid: int, processes: Dict[int, procfs.Stat]) -> Optional[own
     found, chain = owner.find(pid, processes)
     if found is not None and found.kind in ("supervisor", "container"):
         return found
-    unit = find_unit(cgroups)
-    if unit and unit != find_unit(read_own()) and _runs_it(unit, [pid, *chain]):
-        return _owns("unit", "systemd unit %s" % unit)
+    unit, uid = find_unit(cgroups), find_manager(cgroups)
+    if unit and unit != find_unit(read_own()) and _runs_it(unit, uid, [pid, *chain]):
+        whose = "" if uid in (None, os.geteuid()) else " of %s's own manager" % _name_user(uid)
+        return _owns("unit", "systemd unit %s%s" % (unit, whose))
     if found is not None:
         return found
     ancestors = procfs.find_ancestors(pid, processes)
     if pid != 1 and processes[pid].sid == 1 and any(stat.pid == 1 for stat in ancestors):
         return _owns("container", owner.container_main())
     return None
+
+
+def _name_user(uid: Optional[int]) -> str:
+    return "?" if uid is None else procfs.user_name(uid)
 
 
 def _owns(kind: str, name: str) -> owner.Owner:
@@ -87,9 +99,15 @@ def read_own() -> List[str]:
     return procfs.to_text(data).splitlines()
 
 
-def _runs_it(unit: str, family: List[int]) -> bool:
-    """Whether the unit's main process is the server or above it; true where nobody can tell."""
-    command = ["systemctl", "show", "--property=MainPID", unit]
+def _runs_it(unit: str, uid: Optional[int], family: List[int]) -> bool:
+    """Whether the unit's main process is the server or above it; true where nobody can tell.
+
+    `uid` is the user whose own manager has to be asked; that of somebody else answers nobody.
+    """
+    if uid not in (None, os.geteuid()):
+        return True
+    scope = [] if uid is None else ["--user"]
+    command = ["systemctl", *scope, "show", "--property=MainPID", unit]
     try:
         done = subprocess.run(
             command,

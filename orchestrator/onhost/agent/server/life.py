@@ -151,8 +151,9 @@ def start_debug(session: SessionState, args: Value) -> Value:
         raise Refusal("not-described", "the server was not described, so it is not started")
     stdout, stderr = session.path("debug.stdout"), session.path("debug.stderr")
     env_set = dict(args.get("env_set") or {})
+    folder = (session.facts.begun or {})["probe_dir"]
     if session.facts.sharing is not None:  # the runtime in place names its owner's directory
-        env_set["SGLDBG_PROBE_DIR"] = (session.facts.begun or {})["probe_dir"]
+        env_set["SGLDBG_PROBE_DIR"] = folder
     shm.begin(session, server["description"].get("uid", os.getuid()))
     with session.step("start:debug") as done:
         started = process.start(
@@ -164,6 +165,7 @@ def start_debug(session: SessionState, args: Value) -> Value:
             env_unset=args.get("env_unset"),
             cwd=args.get("cwd"),
             session=session.mark,
+            folder=folder,
         )
         done.update(started)
     # What a supervisor started may have its output elsewhere.

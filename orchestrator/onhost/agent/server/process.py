@@ -43,6 +43,7 @@ def start(
     env_unset: Optional[Sequence[str]] = None,
     cwd: Optional[str] = None,
     session: Optional[str] = None,
+    folder: Optional[str] = None,
 ) -> Dict[str, Any]:
     """Start the described server, or a variant of it, in the way that it is run.
 
@@ -50,7 +51,9 @@ def start(
     `stderr` where its output goes to files; `stdout_from` and `stderr_from` are the sizes that
     these had before. Raises `Refusal` (`start-failed`).
     """
-    change = launch.Change(stdout, stderr, argv, env_set or {}, env_unset or (), cwd, session)
+    change = launch.Change(
+        stdout, stderr, argv, env_set or {}, env_unset or (), cwd, session, folder
+    )
     way = description.get("way")
     if way is not None:
         return ways.start(way, description, change)

@@ -73,7 +73,10 @@ def look(unit: str, package: str) -> Dict[str, Any]:
     if int(number.group(1)) < _OLDEST:
         message = "systemd %s is too old, %d or newer is needed" % (number.group(1), _OLDEST)
         raise Refusal("no-systemd", message)
-    state = _show(unit)
+    asked = _ask(unit)
+    if asked.code != 0:
+        raise Refusal("no-systemd", "systemd does not answer: %s" % asked.said)
+    state = _parse(asked.out)
     if state.get("LoadState") != "loaded":
         how = state.get("LoadState") or "not found"
         raise Refusal("no-unit", "unit `%s` is %s" % (unit, how), unit=unit)
@@ -132,6 +135,8 @@ def start_debug(
         file,
         change.env_unset,
         (change.stdout, change.stderr),
+        # Without a place of its own it sees the folder, and would get such a place by this alone.
+        change.folder if "mnt" in (description.get("namespaces") or ()) else None,
     )
     folder = _drop_in_dir(way["unit"])
     os.makedirs(folder, 0o755, exist_ok=True)
@@ -176,10 +181,12 @@ def make_drop_in(
     environment_file: str,
     unset: Sequence[str],
     outputs: Sequence[str],
+    shown: Optional[str] = None,
 ) -> str:
     """The drop-in that makes a unit run this command line in these surroundings.
 
     What would start it again or end it by itself is off: a debug life that dies is to be seen.
+    `shown` is a folder that it sees though its `/tmp` is its own and other folders are read-only.
     """
     command = ['"@%s"' % _quote(python, variables=False)] + ['"%s"' % _quote(w) for w in words]
     lines = [
@@ -201,6 +208,7 @@ def make_drop_in(
         *["UnsetEnvironment=%s" % name for name in unset],
         "StandardOutput=append:%s" % outputs[0].replace("%", "%%"),
         "StandardError=append:%s" % outputs[1].replace("%", "%%"),
+        *(['BindPaths="%s"' % shown.replace("%", "%%")] if shown else []),
     ]
     return "\n".join(lines) + "\n"
 
@@ -304,8 +312,15 @@ def _write(path: str, text: str, mode: int) -> None:
 
 
 def _show(unit: str) -> Dict[str, str]:
-    done = _ctl(["show", *("--property=" + name for name in _SHOWN), "--", unit])
-    pairs = (line.partition("=") for line in done.out.splitlines())
+    return _parse(_ask(unit).out)
+
+
+def _ask(unit: str) -> _Done:
+    return _ctl(["show", *("--property=" + name for name in _SHOWN), "--", unit])
+
+
+def _parse(text: str) -> Dict[str, str]:
+    pairs = (line.partition("=") for line in text.splitlines())
     return {name: value for name, _, value in pairs}
 
 
@@ -322,11 +337,18 @@ def _ctl(words: Sequence[str], timeout_s: float = _SHOW_S) -> _Done:
     return _run(["systemctl", *scope, "--no-ask-password", *words], timeout_s)
 
 
+def _find_bus() -> Dict[str, str]:
+    """Where a user's own manager listens, which `sudo -u`, `su` and some logins do not say."""
+    folder = "/run/user/%d" % os.geteuid()
+    known = "XDG_RUNTIME_DIR" in os.environ or not os.path.isdir(folder)
+    return {} if known else {"XDG_RUNTIME_DIR": folder}
+
+
 def _run(command: Sequence[str], timeout_s: float) -> _Done:
     try:
         done = subprocess.run(
             command,
-            env=dict(os.environ, LC_ALL="C", SYSTEMD_PAGER=""),
+            env=dict(os.environ, LC_ALL="C", SYSTEMD_PAGER="", **_find_bus()),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
