@@ -53,7 +53,7 @@ class FileErrors(FileError):
     """All problems of all files of one command, in order of place."""
 
     def __init__(self, problems: Sequence[FileError]) -> None:
-        super().__init__(f"{len(problems)} problems")
+        super().__init__(f"{len(problems)} problem{'' if len(problems) == 1 else 's'}")
         self.problems = tuple(problems)
 
 

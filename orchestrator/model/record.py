@@ -84,7 +84,8 @@ class Finding:
 class Verdict:
     """The answer to a session's question.
 
-    `until_met` is false where the time ran out, and where the session was `cut_short` before.
+    `until_met` is false where the time ran out, and where the session was `cut_short` before; then
+    `short` has the workers with some records, but fewer than the `count` that `until` asks of one.
     """
 
     question: str
@@ -94,6 +95,8 @@ class Verdict:
     missing: tuple[Worker, ...] = ()
     damaged: int = 0
     cut_short: bool = False
+    count: int = 1
+    short: tuple[tuple[Worker, int], ...] = ()
 
     @property
     def holds(self) -> bool:

@@ -98,6 +98,9 @@ def _remarks(verdict: Verdict) -> list[str]:
     lines = []
     if verdict.missing:
         lines.append(f"without a record that counts: {_names(verdict.missing)}")
+    if verdict.short:
+        few = [Worker(w.host, f"{w.label} ({count})", w.pid) for w, count in verdict.short]
+        lines.append(f"fewer than the {verdict.count} records that `until` asks for: {_names(few)}")
     if verdict.cut_short:
         lines.append("the session ended early; this is what was collected until then")
     elif not verdict.until_met:

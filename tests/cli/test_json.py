@@ -96,7 +96,7 @@ HOSTS = (Outcome("h", "end", False, "patched", "not back", "x"),)
 REFUSED = HostError("it said no", host="h", code="auth", hints=("see `sgldbg status`",))
 REFUSED.outcomes = HOSTS
 ENDS: list[tuple[BaseException, int, str]] = [
-    (FileErrors([FileError("wrong", span=Span("f", 1, 1, 1, 2))]), 3, "1 problems"),
+    (FileErrors([FileError("wrong", span=Span("f", 1, 1, 1, 2))]), 3, "1 problem"),
     (PatchError("no place", state="not found"), 4, "no place"),
     (REFUSED, 5, "it said no"),
     (DiskError("full"), 6, "full"),

@@ -60,6 +60,17 @@ eagle3-draft-input: fused could not be evaluated (hidden_states.shape[-1] == 3 *
 without a record that counts: gpu01 TP0
 `until` was not met in time; this is what was collected
 0 records count; verdict: error""",
+    "more than one record each": """\
+Do fused states reach the draft?
+
+eagle3-draft-input: fused holds (hidden_states.shape[-1] == 3 * embeds.shape[-1])
+  gpu01 TP0  holds 2x  EXTEND: hidden_states 192, embeds 64
+                       DECODE: hidden_states 192, embeds 64
+  gpu01 TP1  holds 1x  EXTEND: hidden_states 192, embeds 64
+
+fewer than the 2 records that `until` asks for: gpu01 TP1 (1)
+`until` was not met in time; this is what was collected
+3 records count; verdict: not enough was seen""",
     "nobody is known": """\
 Do fused states reach the draft?
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from orchestrator.logs.parse import is_scheduler, label_of_title
@@ -70,7 +70,22 @@ def judge(
         missing=tuple(sorted(missing)),
         damaged=damaged,
         cut_short=cut_short,
+        count=session.until.count if session.until else 1,
+        short=() if until_met else tuple(_short(session, records, workers)),
     )
+
+
+def _short(
+    session: Session, records: Sequence[Record], workers: Sequence[Worker]
+) -> Iterator[tuple[Worker, int]]:
+    """Who has some of the records that `until` waits for, but not all of them."""
+    until = session.until
+    if until is None:
+        return
+    counts = _armed_hits(until.records, records)
+    for worker in needed_workers(until.records, records, workers):
+        if 0 < counts[worker.host, worker.pid] < until.count:
+            yield worker, counts[worker.host, worker.pid]
 
 
 def questions(patches: Sequence[Patch], plan_sites: Sequence[Site]) -> list[Question]:
