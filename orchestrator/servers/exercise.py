@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from orchestrator.agent.client import AgentClient
@@ -12,6 +12,7 @@ from orchestrator.errors import HostError
 from orchestrator.model.inventory import Server
 from orchestrator.model.session import Request
 from orchestrator.servers.ready import POLL_S, died
+from orchestrator.servers.workers import Workers
 
 HEAD_CHARACTERS = 2000
 # What the agent needs beside the request itself.
@@ -38,6 +39,8 @@ class Response:
     head: str
     error: str = ""
     tail: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    hints: tuple[str, ...] = ()
 
     @property
     def ok(self) -> bool:
@@ -52,18 +55,21 @@ def exercise(
     life: Mapping[str, Any],
     on_response: Callable[[Response], None] = lambda response: None,
     cancelled: Callable[[], bool] = lambda: False,
+    workers: Workers | None = None,
 ) -> tuple[Response, ...]:
     """Send all requests one after another; a failure is a `Response` with `error`.
 
     Where the server died of a request, that is the error, with its last lines in `tail`, and
-    nothing more is sent. Raises `HostError` only where the host itself is lost.
+    nothing more is sent; `notes` and `hints` say more of it.
+    `workers` are those of the server, of which one may have taken it along. Raises `HostError` only
+    where the host itself is lost.
     """
     responses: list[Response] = []
     for index, request in enumerate(requests):
         for turn in range(1, request.times + 1):
             if cancelled():
                 return tuple(responses)
-            response, gone = _send(agent, server, request, life, index, turn)
+            response, gone = _send(agent, server, request, life, workers, index, turn)
             responses.append(response)
             on_response(response)
             if gone:
@@ -76,6 +82,7 @@ def _send(
     server: Server,
     request: Request,
     life: Mapping[str, Any],
+    workers: Workers | None,
     index: int,
     turn: int,
 ) -> tuple[Response, bool]:
@@ -99,20 +106,25 @@ def _send(
         head = reply.raw.decode("utf-8", "backslashreplace")[:HEAD_CHARACTERS]
         if status >= 500:
             error = f"{asked['method']} {asked['url']} answered {status}"
-    tail: tuple[str, ...] = ()
-    gone = None
-    if error:
-        gone = _find_death(agent, server, life, patience_s)
-    if gone is not None:
-        error, tail = f"{error}: {gone.message}", gone.tail
-    response = Response(
-        index, turn, request.method, request.path, status, seconds, head, error, tail
-    )
-    return response, gone is not None
+    gone = _find_death(agent, server, life, workers, patience_s) if error else None
+    response = Response(index, turn, request.method, request.path, status, seconds, head, error)
+    if gone is None:
+        return response, False
+    return replace(
+        response,
+        error=f"{error}: {gone.message}",
+        tail=gone.tail,
+        notes=tuple(gone.notes),
+        hints=tuple(gone.hints),
+    ), True
 
 
 def _find_death(
-    agent: AgentClient, server: Server, life: Mapping[str, Any], patience_s: float
+    agent: AgentClient,
+    server: Server,
+    life: Mapping[str, Any],
+    workers: Workers | None,
+    patience_s: float,
 ) -> HostError | None:
     """Whether the server's main process ended, or does so within `patience_s`."""
     asked = {"pid": life["pid"], "start_time": life["start_time"], "port": None}
@@ -120,7 +132,7 @@ def _find_death(
     while True:
         state = agent.call("life", asked).value
         if not state["alive"]:
-            return died(agent, server, life, state)
+            return died(agent, server, life, state, workers=workers)
         if time.monotonic() >= deadline:
             return None
         time.sleep(POLL_S)

@@ -102,7 +102,7 @@ def read_tail(agent: AgentClient, path: str, lines: int) -> tuple[str, ...]:
 
 def _read(agent: AgentClient, args: Mapping[str, Any]) -> tuple[str, ...]:
     try:
-        raw = agent.call("tail", args).raw
+        raw = agent.call("tail", {**args, "without": _RECORD}).raw
     except HostError as error:
         if error.code in ("lost", "timeout"):
             raise

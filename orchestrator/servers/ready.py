@@ -15,7 +15,7 @@ from orchestrator.servers.adopt import find_port
 from orchestrator.servers.output import NewLines, read_last_words, tell_full, with_outputs
 from orchestrator.servers.ports import port_taken
 from orchestrator.servers.progress import find_progress
-from orchestrator.servers.workers import Workers, worker_died
+from orchestrator.servers.workers import MEMORY_HINT, Workers, tell_killed, worker_died
 
 POLL_S = 0.2
 _PROGRESS_S = 1.0
@@ -175,7 +175,8 @@ class _Watch:
         }
         state = self.agent.call("life", asked).value
         if not state["alive"]:
-            raise died(self.agent, self.server, self.life, state, time.monotonic() - self._began)
+            seconds = time.monotonic() - self._began
+            raise died(self.agent, self.server, self.life, state, seconds, self._workers)
         self._require_workers(state)
         return state
 
@@ -206,14 +207,22 @@ def died(
     life: Mapping[str, Any],
     state: Mapping[str, Any],
     seconds: float | None = None,
+    workers: Workers | None = None,
 ) -> HostError:
-    """The error of a server that ended by itself, with its last lines."""
+    """The error of a server that ended by itself, with its last lines.
+
+    Mostly it is one of its `workers` that the kernel ends for want of memory, and the main process
+    follows it without knowing why.
+    """
+    main = (life["pid"], life["start_time"])
+    said = tell_killed(agent, [main, *(workers.list_all() if workers else [])])
     when = "" if seconds is None else f" {seconds:.1f} s after its start"
     how = f" with {state['exit']}" if state.get("exit") else ""
     return HostError(
         f"server `{server.name}` ended{when}{how}",
         host=agent.host,
         code="died",
-        notes=tell_full(agent, life),
+        notes=[*said, *tell_full(agent, life)],
+        hints=[MEMORY_HINT] if said else [],
         tail=read_last_words(agent, life),
     )

@@ -17,7 +17,7 @@ Key = tuple[int, int]
 # waits for another worker's word first would wait for ever.
 PATIENCE_S = 5.0
 _MARK = "::"
-_MEMORY_HINT = "give it more memory, or a higher limit for its cgroup or container"
+MEMORY_HINT = "give it more memory, or a higher limit for its cgroup or container"
 
 
 class Workers:
@@ -48,9 +48,20 @@ class Workers:
             return {}
         return {key: self._titles[key] for key in self._gone_at_s}
 
+    def list_all(self) -> list[Key]:
+        """Every one that was ever seen."""
+        return sorted(self._titles)
+
     def list_running(self) -> list[str]:
         """The titles of those that were there at the last look."""
         return sorted(title for key, title in self._titles.items() if key not in self._gone_at_s)
+
+
+def tell_killed(agent: AgentClient, processes: Sequence[Key]) -> list[str]:
+    """A note for each of these that the kernel ended for want of memory, with its own line."""
+    asked = [{"pid": pid, "start_time": start_time} for pid, start_time in processes]
+    killed = agent.call("killed", {"processes": asked}).value
+    return [f"the kernel says: {killed[pid]}" for pid in sorted(killed)]
 
 
 def worker_died(
@@ -65,11 +76,10 @@ def worker_died(
 
     `seconds` are those since its start, where it was not ready yet.
     """
-    asked = [{"pid": pid, "start_time": start_time} for pid, start_time in lost]
-    killed = agent.call("killed", {"processes": asked}).value
+    said = tell_killed(agent, list(lost))
     are, them = ("is", "it") if len(lost) == 1 else ("are", "them")
     names = f"{', '.join(sorted(lost.values()))} {are}"
-    notes = [f"the kernel says: {killed[pid]}" for pid in sorted(killed)]
+    notes = [*said]
     if running:
         notes.append(f"still there, waiting: {', '.join(running)}")
     notes += tell_full(agent, life)
@@ -80,6 +90,6 @@ def worker_died(
         host=agent.host,
         code="died",
         notes=notes,
-        hints=[_MEMORY_HINT] if killed else [],
+        hints=[MEMORY_HINT] if said else [],
         tail=read_last_words(agent, life),
     )

@@ -96,6 +96,7 @@ class DebugLife:
             member.life,
             on_response=lambda r: self._run_dir.append("exercise.jsonl", asdict(r)),
             cancelled=self._fleet.stop.is_set,
+            workers=self._workers[member.name],
         )
         bad = [r for r in responses if not r.ok]
         if bad:
@@ -103,6 +104,8 @@ class DebugLife:
                 f"{bad[0].method} {bad[0].path} failed: {bad[0].error}",
                 host=member.name,
                 code="exercise",
+                notes=bad[0].notes,
+                hints=bad[0].hints,
                 tail=bad[0].tail,
             )
         return f"{len(responses)} answers"

@@ -230,6 +230,17 @@ def test_lines_are_safe_to_show(agent, bench: Bench):
     assert read_tail(agent, str(bench.folder / "no"), 9) == ()
 
 
+def test_last_words_before_a_burst_of_records(agent, bench: Bench):
+    """However many records of probes stand after them, they are the server's last words."""
+    path = bench.folder / "log"
+    record = b"@sgldbg1 " + b"x" * 4000 + b"\n"
+    path.write_bytes(b"early\n" * 200_000 + b"CUDA error\n" + record * 100 + b"bye\n" + record * 9)
+    assert read_tail(agent, str(path), 2) == ("CUDA error", "bye")
+    assert read_tail(agent, str(path), 3) == ("early", "CUDA error", "bye")
+    path.write_bytes(record * 300)
+    assert read_tail(agent, str(path), 9) == ()
+
+
 # Lines as these releases write them, by their sources; those of 0.5.16 were seen here.
 STARTS = """
 0.5.16  [2026-11-29 21:10:43] server_args=ServerArgs(model_path='/m/target', port=1 = starting its workers

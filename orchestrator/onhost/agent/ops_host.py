@@ -161,7 +161,8 @@ def _killed(context: Context, args: Args, raw: bytes) -> Result:
 def _tail(context: Context, args: Args, raw: bytes) -> Result:
     if args.get("unit"):
         return None, systemd.read_journal(args["unit"], args["lines"], args.get("invocation"))
-    return None, tail.read_tail(args["path"], args["lines"], args.get("start") or 0)
+    start, without = args.get("start") or 0, args.get("without") or ""
+    return None, tail.read_tail(args["path"], args["lines"], start, without)
 
 
 def _follow(context: Context, args: Args, raw: bytes) -> Result:

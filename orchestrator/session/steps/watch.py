@@ -72,7 +72,7 @@ class _Look:
             self._gone_at_s = now_s
         if now_s - self._gone_at_s < workers.PATIENCE_S:
             return None
-        return died(agent, self._server, life, state)
+        return died(agent, self._server, life, state, workers=self._workers)
 
     def _find_lost(
         self, agent: AgentClient, life: Mapping[str, object], now_s: float

@@ -32,8 +32,8 @@ def find_killed(processes: Sequence[Mapping[str, Any]], path: str = LOG) -> Dict
     ticks = os.sysconf("SC_CLK_TCK")
     found = {}
     for process in processes:
-        at_s, text = lines.get(process["pid"], (-1.0, ""))
-        if at_s >= process["start_time"] / ticks - _SLACK_S:
+        at_s, text = lines.get(process["pid"], (0.0, ""))
+        if text and at_s >= process["start_time"] / ticks - _SLACK_S:
             found[str(process["pid"])] = text
     return found
 

@@ -12,23 +12,35 @@ from ..refusal import Refusal
 FRAME = 64 << 10
 POLL_S = 0.05
 _TAIL_LIMIT = 64 << 10
+_SEARCH_LIMIT = 1 << 20
 
 
-def read_tail(path: str, lines: int, start: int = 0) -> bytes:
-    """The last lines of a file from `start` on, at most 64 KiB; raises `Refusal` (`missing`)."""
+def read_tail(path: str, lines: int, start: int = 0, without: str = "") -> bytes:
+    """The last lines of a file from `start` on, at most 64 KiB; raises `Refusal` (`missing`).
+
+    Those that begin with `without` do not count: in a file that is full of them the others are
+    looked for in its last MiB.
+    """
     try:
         with open(path, "rb", opener=_open_at_once) as file:
             size = file.seek(0, os.SEEK_END)
             # A file that is shorter was cut meanwhile: all of it is new.
-            file.seek(max(start if start <= size else 0, size - _TAIL_LIMIT))
-            data = file.read(_TAIL_LIMIT)
+            limit = _SEARCH_LIMIT if without else _TAIL_LIMIT
+            begin = start if start <= size else 0
+            file.seek(max(begin, size - limit))
+            data = file.read(limit)
     except OSError as error:
         why = error.strerror or "it is not a file"  # Python's own word for what cannot seek
         raise Refusal("missing", "cannot read `%s`: %s" % (path, why)) from None
     # Split at newlines only: each state of a progress bar would count as a line otherwise.
     end = b"\n" if data.endswith(b"\n") else b""
-    kept = data[: len(data) - len(end)].split(b"\n")[-lines:] if lines > 0 and data else []
-    return b"\n".join(kept) + (end if kept else b"")
+    found = data[: len(data) - len(end)].split(b"\n") if lines > 0 and data else []
+    if without:
+        if size - limit > begin:
+            found = found[1:]  # nobody can tell what the rest of a line began with
+        found = [line for line in found if not line.startswith(without.encode())]
+    kept = found[-lines:]
+    return (b"\n".join(kept) + (end if kept else b""))[-_TAIL_LIMIT:]
 
 
 def _open_at_once(path: str, flags: int) -> int:
