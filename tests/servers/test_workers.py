@@ -38,7 +38,7 @@ def take_title(title):
 def work(rank):
     take_title("sglang::scheduler_TP%d" % rank)
     # By one write: print() makes two, and the lines of four ranks would mix.
-    os.write(2, b"[2025-08-02 06:07:08 TP%d] Memory pool end.\n" % rank)
+    os.write(2, b"[2025-08-02 06:07:08 TP%d] Memory pool end.\\n" % rank)
     open(os.path.join(sys.argv[1], "up%d" % rank), "w").close()
     group = sys.argv[2] if rank == 2 else ""
     while not os.path.exists(os.path.join(sys.argv[1], "hog")):
