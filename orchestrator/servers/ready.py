@@ -22,6 +22,9 @@ _PROGRESS_S = 1.0
 # SGLang's own health check gives up after 20 s.
 _HEALTH_TIMEOUT_S = 25.0
 _REAL = "/health_generate"
+# For one look at a server that runs; whether it answers in time is no question of ours.
+_LOOK_S = 5.0
+_PATH_HINT = "correct `ready: {{path: ...}}` of server `{}`"
 
 Progress = Callable[[str], None]
 
@@ -33,6 +36,36 @@ class ReadyReport:
     host: str
     seconds: float
     how: str
+
+
+def require_answer(agent: AgentClient, server: Server, running: Mapping[str, Any]) -> None:
+    """Refuse a running server that a new life would be waited for in vain, before it is stopped.
+
+    Raises `HostError`: `http-refused` where it listens, but not at `url` as the agent sees that (a
+    container has a network of its own), `not-ready` where it does not know `ready.path`. One that
+    starts, or answers nothing any more, may be what the session is about.
+    """
+    if find_port(server) not in running["ports"]:
+        return
+    url = server.url.rstrip("/") + server.ready.path
+    asked = {"method": "GET", "url": url, "json": None, "timeout_s": _LOOK_S}
+    try:
+        status = agent.call("http", asked, timeout_s=_LOOK_S + 10).value["status"]
+    except HostError as error:
+        if error.code == "http-refused":
+            error.message = f"server `{server.name}` listens, but not there: {error.message}"
+            error.hints = (f"correct `url` of server `{server.name}`, as seen from its host",)
+            raise
+        if not error.code.startswith("http-"):
+            raise
+        return
+    if status == 404:
+        raise HostError(
+            f"server `{server.name}` would never be ready: {url} answers 404",
+            host=agent.host,
+            code="not-ready",
+            hints=[_PATH_HINT.format(server.name)],
+        )
 
 
 def wait_ready(
@@ -162,7 +195,7 @@ class _Watch:
     def _what_to_change(self) -> str:
         # A server that serves but does not know the path would not know it later either.
         if self.answer.endswith(" answered 404"):
-            return f"correct `ready: {{path: ...}}` of server `{self.server.name}`"
+            return _PATH_HINT.format(self.server.name)
         return f"allow it more time: `ready: {{timeout: ...}}` of server `{self.server.name}`"
 
     def _read_life(self, port: int | None) -> Any:

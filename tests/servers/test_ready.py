@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import os
 import subprocess
+from dataclasses import replace
 
 import pytest
 
 from orchestrator.errors import HostError
-from orchestrator.model.inventory import Host
+from orchestrator.model.inventory import Host, Ready
 from orchestrator.onhost.agent.proc import procfs
 from orchestrator.servers.output import drop_old, read_tail
 from orchestrator.servers.progress import find_progress
-from orchestrator.servers.ready import wait_ready
+from orchestrator.servers.ready import require_answer, wait_ready
 
 from .conftest import Bench
 
@@ -139,6 +140,51 @@ def test_a_healthy_server_that_is_dead(agent, bench: Bench, port):
     real.write_text("200")
     report = wait_ready(agent, bench.server(port), bench.life(child), 0)
     assert report.how == (f"http://127.0.0.1:{port}/health answered 200, /health_generate as well")
+
+
+@pytest.mark.parametrize(
+    ("address", "path", "words", "error"),
+    [
+        ("127.0.0.1", "/health", (), None),
+        ("127.0.0.1", "/health", ("--health", "503"), None),
+        ("127.0.0.1", "/health", ("--mode", "silent"), None),
+        (
+            "127.0.0.1",
+            "/health",
+            ("--health", "404"),
+            (
+                "not-ready",
+                "server `kimi` would never be ready: http://127.0.0.1:{port}/health answers 404",
+                ("correct `ready: {path: ...}` of server `kimi`",),
+            ),
+        ),
+        (
+            "127.0.0.3",
+            "/health",
+            (),
+            (
+                "http-refused",
+                "server `kimi` listens, but not there: GET http://127.0.0.3:{port}/health:"
+                " Connection refused",
+                ("correct `url` of server `kimi`, as seen from its host",),
+            ),
+        ),
+    ],
+    ids=["answers", "starts", "silent", "unknown path", "elsewhere"],
+)
+def test_what_a_running_server_answers(agent, bench: Bench, port, address, path, words, error):
+    """An address or path at which no life will ever be ready is told before this one is stopped."""
+    child = bench.run("--port", str(port), *words)
+    server = replace(bench.server(port), url=f"http://{address}:{port}", ready=Ready(path, 1))
+    running = agent.call("describe", {"pid": child.pid}).value
+    if error is None:
+        require_answer(agent, server, running)
+        return
+    with pytest.raises(HostError) as refused:
+        require_answer(agent, server, running)
+    code, message, hints = error
+    expected = (code, message.replace("{port}", str(port)), hints)
+    assert (refused.value.code, refused.value.message, refused.value.hints) == expected
 
 
 def test_no_request_before_the_user_s(agent, bench: Bench, port):

@@ -10,6 +10,7 @@ from orchestrator.model.inventory import Install, LaunchCommand, Server
 from orchestrator.model.session import Restart
 from orchestrator.servers.base import Found, Life, debug_life, find, find_port
 from orchestrator.servers.ports import require_port
+from orchestrator.servers.ready import require_answer
 from orchestrator.session.hosts.member import Member
 
 # All files of a package are read, an interpreter starts from a slow disk, and drivers of GPUs that
@@ -18,6 +19,7 @@ LOOK_S = 60.0
 # What the inventory's entry of the server may be wrong about.
 ABOUT_SERVER = (
     *("server-not-found", "server-ambiguous", "server-in-part", "not-restorable", "port-taken"),
+    *("http-refused", "not-ready"),
 )
 
 
@@ -31,13 +33,16 @@ def find_life(
 ) -> Found:
     """Find the member's part of the server; errors name the inventory's line of the server.
 
-    Its port must be free for it once it is stopped, also with what `restart` changes.
+    Its port must be free for it once it is stopped, also with what `restart` changes; where a
+    session is about to stop it, it must answer at its address.
     """
     try:
         found = find(member.channel, server, install, member.host, member.rank, nodes, meeting)
         life = _find_next(member, found, restart)
         if member.rank == 0:
             require_port(member.channel, find_port(server), found.description, life)
+            if restart is not None and found.description is not None:
+                require_answer(member.channel, server, found.description)
         return found
     except HostError as error:
         if error.code in ABOUT_SERVER:
