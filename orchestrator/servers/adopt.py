@@ -65,7 +65,7 @@ def choose(candidates: Sequence[Public], sought: Sought) -> Public:
     if rank == 0:
         wanted = f"on port {port}"
         fitting = [c for c in candidates if _node_rank(c) in (None, 0)]
-        found = [c for c in fitting if port in c["ports"]] or prefer_ours(
+        found = _prefer_at(urlsplit(server.url).hostname or "", port, fitting) or prefer_ours(
             [c for c in fitting if _port_argument(c) == port]
         )
     else:
@@ -90,6 +90,17 @@ def choose(candidates: Sequence[Public], sought: Sought) -> Public:
         )
     notes = notes or [f"no server of `{sought.install.package}` runs there at all"]
     raise _not_found(host, server, f"no server {what}", notes)
+
+
+def _prefer_at(host: str, port: int, candidates: Sequence[Public]) -> list[Public]:
+    """Those that listen on the port; of several, whom a request to this address would reach.
+
+    Two servers may share a port at two addresses.
+    """
+    found = [c for c in candidates if port in c["ports"]]
+    wanted = {"127.0.0.1", "::1"} if host == "localhost" else {host}
+    there = [c for c in found if any(a in wanted and p == port for a, p in c["listening"])]
+    return there if len(found) > 1 and there else found
 
 
 def prefer_ours(candidates: Sequence[Public]) -> list[Public]:

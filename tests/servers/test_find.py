@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import sys
+from dataclasses import replace
 
 import pytest
 
@@ -42,6 +43,22 @@ def test_adopted_by_its_port(agent, bench: Bench, port):
     assert found.description["pid"] == child.pid
     argv = tuple(bench.argv("--port", str(port)))
     assert (found.host, found.original) == ("gpu01", Life(argv, cwd=str(bench.folder)))
+
+
+def test_one_port_at_two_addresses(agent, bench: Bench, port):
+    """The address of `url` decides; where no server listens at that, nothing is guessed."""
+    children = {
+        address: bench.run("--port", str(port), "--host", address)
+        for address in ("127.0.0.1", "127.0.0.2")
+    }
+    server = bench.server(port)
+    for host, address in (("127.0.0.2", "127.0.0.2"), ("localhost", "127.0.0.1")):
+        meant = replace(server, url=f"http://{host}:{port}")
+        found = find(agent, meant, bench.install, bench.host, 0, 1)
+        assert found.description is not None
+        assert found.description["pid"] == children[address].pid
+    elsewhere = replace(server, url=f"http://127.0.0.3:{port}")
+    assert refused(agent, elsewhere, bench.install, bench.host, 0, 1)[0] == "server-ambiguous"
 
 
 def test_adopted_while_it_starts(agent, bench: Bench, port):

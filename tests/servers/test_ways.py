@@ -197,6 +197,26 @@ def test_a_foreign_server_is_not_touched(way: Way):
     assert key_of(foreign.pid) == key
 
 
+def test_a_stop_command_that_takes_another_server_along(bench: Bench, port, tmp_path, monkeypatch):
+    """What a command of the user's ends beside the server can only be told, and is."""
+    way = Way("pair", bench, port)
+    prepare(tmp_path, monkeypatch, way.root)
+    way.start()
+    foreign = bench.run("--port", "0")
+    control = bench.folder / "ctl"
+    # A child of the tests stays a zombie until they ask for it.
+    also = f"kill {foreign.pid}; until grep -q ') Z' /proc/{foreign.pid}/stat; do sleep 0.02; done"
+    control.write_text(control.read_text().replace("stop)\n", f"stop)\n    {also}\n"))
+    with open_driver(way) as driver:
+        driver.begin()
+        value = driver.stop("original")
+        note_all(bench)
+    note_all(bench)
+    assert value["notes"] == [
+        f"process {foreign.pid} ({bench.title}) ended as well, which the session was not about"
+    ]
+
+
 def test_a_unit_takes_others_along(unit: Way):
     """Refused where systemd would stop another unit with it, which would stay down."""
     other = f"[Unit]\nPartOf={UNIT}\n[Service]\nExecStart=/bin/sleep 600\n"

@@ -154,7 +154,7 @@ def detach(lease_s: float) -> Act:
 
 
 _VISIBLE_HINTS = (
-    "its `/tmp` is not the host's: a systemd unit needs `PrivateTmp=no` while it is debugged",
+    "its `/tmp` is not the host's: have systemd stop and start a unit, `launch: {systemd: UNIT}`",
     "for a server in a container, `enter` of the host runs the agent in there as well",
 )
 

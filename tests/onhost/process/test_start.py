@@ -172,6 +172,10 @@ def test_differences_are_named(stage: Stage):
     if found["rlimits"]["RLIMIT_CORE"] == [-1, -1]:
         expected.remove(f"RLIMIT_CORE: {now_core}, was unlimited/unlimited")
     assert process.compare(was, child.pid) == expected
+    # A shell and Slurm give each life what only that one has.
+    own = {"SHLVL": "2", "SLURM_JOB_ID": "17", "SLURM_TASK_PID": "9"}
+    by_command = dict(found, way={"kind": "pair"}, environ={**found["environ"], **own})
+    assert process.compare(by_command, child.pid) == []
     end(child, found)
     assert process.compare(found, child.pid) == ["the process has ended"]
 

@@ -34,6 +34,7 @@ _PUBLIC = (
     "exe",
     "python",
     "ports",
+    "listening",
     "given",
     "stdout",
     "stderr",

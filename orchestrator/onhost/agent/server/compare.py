@@ -11,8 +11,13 @@ from . import systemd
 
 Shown = Callable[[Any], str]
 
-# What the shell of a start script writes down for itself.
+# What the shell of a start script writes down for itself, and Slurm for each job anew.
 _SHELLS_OWN = ("PWD", "OLDPWD", "SHLVL", "_")
+_JOBS_OWN = (
+    *("SLURM_JOBID", "SLURM_JOB_ID", "SLURM_TASK_PID", "SLURM_STEPID", "SLURM_STEP_ID"),
+    *("SLURM_SRUN_COMM_PORT", "SLURM_STEP_LAUNCHER_PORT", "SLURM_JOB_START_TIME"),
+    *("SLURM_JOB_END_TIME", "SLURM_LAUNCH_NODE_IPADDR", "SLURM_SRUN_COMM_HOST"),
+)
 
 
 def compare(description: Mapping[str, Any], pid: int) -> List[str]:
@@ -29,7 +34,7 @@ def compare(description: Mapping[str, Any], pid: int) -> List[str]:
         if name in description and description[name] != now.get(name):
             is_now = shown(now[name]) if name in now else "unknown"
             differences.append("%s: %s, was %s" % (name, is_now, shown(description[name])))
-    ignored = systemd.OWN_VARIABLES + (_SHELLS_OWN if description.get("way") else ())
+    ignored = systemd.OWN_VARIABLES + (_SHELLS_OWN + _JOBS_OWN if description.get("way") else ())
     differences += _compare_environ(description.get("environ"), now.get("environ"), ignored)
     differences += _compare_limits(description.get("rlimits") or {}, now.get("rlimits") or {})
     for name in ("stdout", "stderr"):

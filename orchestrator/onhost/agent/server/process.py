@@ -87,6 +87,7 @@ def stop(
     way = known.get("way")
     tree = Tree(main, session, () if session is not None else known.get("tree") or ())
     tree.record(everywhere=True)
+    others = twin.list_others(way, tree.pids)
     segments, held = remains.find_segments(tree.pids), remains.find_holders(tree.pids)
     wanted = None if port is None else _find_wanted(known, tree, port)
     refused = _ask_to_end(tree, way, timeout_s, meanwhile)
@@ -103,6 +104,11 @@ def stop(
         left = refused + left
     else:  # who stops what is not there any more often says that it failed
         shared = shared + refused
+    shared = shared + [
+        "%s ended as well, which the session was not about" % name
+        for key, name in others.items()
+        if not is_alive(*key)
+    ]
     stopped = sorted(key[0] for key in tree.titles if key not in killed and not is_alive(*key))
     return {
         "stopped": stopped,

@@ -5,15 +5,16 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from typing import Any, Dict, List, Mapping, Optional, Set
+from typing import Any, Dict, List, Mapping, Optional, Set, Tuple
 
 from ..held import lease
 from ..held.facts import Facts
-from ..proc import procfs
+from ..proc import below, procfs
 from ..proc.above import owner
 from ..proc.namespaces import find_foreign
 
 Known = Mapping[str, Any]
+Key = Tuple[int, int]
 
 
 def stamp(description: Known) -> Dict[str, Any]:
@@ -74,6 +75,21 @@ def _find_back(facts: Facts) -> float:
         with contextlib.suppress(OSError):
             changed.append(os.stat(path).st_ctime)
     return lease.now_s() - (time.time() - max(changed)) if changed else 0.0
+
+
+def list_others(way: Optional[Known], ours: Set[int]) -> Dict[Key, str]:
+    """Servers of the same package that are none of ours, in words, where others stop ours.
+
+    A command of the user's may stop more than it should, and only its effect can tell.
+    """
+    if way is None:
+        return {}
+    processes = procfs.read_all()
+    heads = [pid for pid in below.find_heads(way["package"], processes) if pid not in ours]
+    return {
+        (pid, processes[pid].start_time): "process %d (%s)" % (pid, procfs.read_title(pid))
+        for pid in heads
+    }
 
 
 def find_successors(known: Known, ours: Set[int], since: int) -> List[str]:
