@@ -97,26 +97,20 @@ def stop(
     killed = set() if way is not None and tree.main is not None else kill(tree)
     left = _wait_until_clear(tree, port, wanted, held)
     left += twin.find_successors(known, tree.pids, began_at)
-    uid = known.get("uid", os.getuid())
-    numbers = tree.pids | ({main["pid"]} if main is not None else set())
+    uid, numbers = known.get("uid", os.getuid()), tree.pids | ({main["pid"]} if main else set())
     removed, shared = _clear_shared(segments, None if left else life, uid, numbers)
     if left or port is None:
         left = refused + left
     else:  # who stops what is not there any more often says that it failed
         shared = shared + refused
-    shared = shared + [
-        "%s ended as well, which the session was not about" % name
-        for key, name in others.items()
-        if not is_alive(*key)
-    ]
-    stopped = sorted(key[0] for key in tree.titles if key not in killed and not is_alive(*key))
+    stopped = [key[0] for key in tree.titles if key not in killed and not is_alive(*key)]
     return {
-        "stopped": stopped,
+        "stopped": sorted(stopped),
         "killed": sorted(pid for pid, _ in killed),
         "seconds": round(time.monotonic() - began, 3),
         "left": left,
         "shm": removed,
-        "notes": shared,
+        "notes": shared + twin.tell_ended(others),
     }
 
 

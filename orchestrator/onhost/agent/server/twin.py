@@ -12,6 +12,7 @@ from ..held.facts import Facts
 from ..proc import below, procfs
 from ..proc.above import owner
 from ..proc.namespaces import find_foreign
+from ..proc.tree import is_alive
 
 Known = Mapping[str, Any]
 Key = Tuple[int, int]
@@ -90,6 +91,12 @@ def list_others(way: Optional[Known], ours: Set[int]) -> Dict[Key, str]:
         (pid, processes[pid].start_time): "process %d (%s)" % (pid, procfs.read_title(pid))
         for pid in heads
     }
+
+
+def tell_ended(others: Mapping[Key, str]) -> List[str]:
+    """Those of `list_others` that are gone now, in words."""
+    gone = [name for key, name in others.items() if not is_alive(*key)]
+    return ["%s ended as well, which the session was not about" % name for name in gone]
 
 
 def find_successors(known: Known, ours: Set[int], since: int) -> List[str]:
