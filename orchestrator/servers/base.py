@@ -31,7 +31,14 @@ from orchestrator.servers.adopt import (
     require_whole,
     show,
 )
-from orchestrator.servers.life import Life, debug_life, for_host, join, shown
+from orchestrator.servers.life import (
+    Life,
+    debug_life,
+    for_host,
+    join,
+    restart_for_host,
+    shown,
+)
 from orchestrator.servers.ports import require_port
 from orchestrator.servers.supervised import Supervised, find_pair, find_unit
 
@@ -44,6 +51,7 @@ __all__ = [
     "for_host",
     "join",
     "make_description_args",
+    "restart_for_host",
     "shown",
 ]
 

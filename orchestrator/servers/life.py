@@ -64,6 +64,16 @@ def fill_words(words: Sequence[str], host: Host, rank: int, nodes: int) -> tuple
     return tuple(re.sub(pattern, lambda m: by_name[m.group()], word) for word in words)
 
 
+def restart_for_host(restart: Restart, host: Host, rank: int, nodes: int) -> Restart:
+    """A session's changes with their placeholders replaced, as those of a `command` are."""
+
+    def fill(words: Sequence[str]) -> tuple[str, ...]:
+        return fill_words(words, host, rank, nodes)
+
+    env = {n: v if v is None else fill([v])[0] for n, v in restart.env.items()}
+    return Restart(fill(restart.add_args), fill(restart.remove_args), env)
+
+
 def debug_life(original: Life, restart: Restart) -> Life:
     """The original life with a session's changes; flags that are added twice are replaced.
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from orchestrator.model.inventory import Host, Install, Inventory, Server
 from orchestrator.model.patch import Patch
 from orchestrator.model.session import Session
-from orchestrator.servers.base import Life, debug_life
+from orchestrator.servers.base import Life, debug_life, restart_for_host
 from orchestrator.session.hosts.member import Member
 from orchestrator.transport.base import Transport
 
@@ -46,7 +46,9 @@ class Job:
     def life(self, member: Member) -> Life:
         """The debug life of a member's server, which must have been found."""
         assert member.found is not None
-        return debug_life(member.found.original, self.session.restart)
+        nodes = len(self.server.hosts)
+        restart = restart_for_host(self.session.restart, member.host, member.rank, nodes)
+        return debug_life(member.found.original, restart)
 
 
 def new_session_id(session: str, now: datetime) -> str:

@@ -29,16 +29,34 @@ def find_misplaced(document: Document, name: str, server: Any) -> Iterator[FileE
     launch = server.get("launch") if isinstance(server, dict) else None
     if not isinstance(launch, dict):
         return
+    above: Place = ("servers", name, "launch")
     for place, text, filled in _list_texts(launch):
-        whole: Place = ("servers", name, "launch", *place)
         words = _split(text) if len(place) == 1 and place[0] != "cwd" else [text]
-        for at, wrong, message, hint in [*_scan(text, words, filled), *_scan_args(text, words)]:
-            span = _find_span(document, whole, text, at, wrong)
-            yield FileError(message, span=span, hints=[hint])
+        yield from _find_in(document, (*above, *place), text, words, filled)
     for place, text, at in _find_second(launch.get("start")):
         span = _find_span(document, ("servers", name, "launch", "start", *place), text, at, ARGS)
         hint = "a session's arguments have one place"
         yield FileError(f"`{ARGS}` stands twice", span=span, hints=[hint])
+
+
+def find_misplaced_in_restart(document: Document, restart: Any) -> Iterator[FileError]:
+    """The same in what a session changes of its server."""
+    if not isinstance(restart, dict):
+        return
+    for key in ("add_args", "remove_args", "env"):
+        value = restart.get(key)
+        for place, text in [((key,), value), *_list_items(key, value)]:
+            if isinstance(text, str):
+                words = _split(text) if len(place) == 1 else [text]
+                yield from _find_in(document, ("restart", *place), text, words, PLACEHOLDERS)
+
+
+def _find_in(
+    document: Document, place: Place, text: str, words: Sequence[str], filled: Sequence[str]
+) -> Iterator[FileError]:
+    for at, wrong, message, hint in [*_scan(text, words, filled), *_scan_args(text, words)]:
+        span = _find_span(document, place, text, at, wrong)
+        yield FileError(message, span=span, hints=[hint])
 
 
 def _find_second(start: Any) -> Iterator[tuple[Place, str, int]]:

@@ -24,6 +24,7 @@ from orchestrator.spec.fields import (
     Word,
     Words,
 )
+from orchestrator.spec.placeholders import find_misplaced_in_restart
 from orchestrator.spec.problems import raise_problems, validate
 from orchestrator.spec.reader import read_document
 
@@ -111,6 +112,7 @@ def read_session(path: str | Path) -> Session:
     problems: list[FileError] = []
     keys = validate(SessionKeys, document, problems, _may_be_empty)
     problems += _check_exercise(document)
+    problems += _check_restart(document)
     problems += _check_patches(document)
     raise_problems(problems)
     assert keys is not None
@@ -181,6 +183,11 @@ def _check_exercise(document: Document) -> Iterator[FileError]:
             message = f"`{scalar.value}` is text in these files"
             hint = f'write `{meant}`, or `"{scalar.value}"` if text is meant'
             yield FileError(message, span=scalar.span, hints=[hint])
+
+
+def _check_restart(document: Document) -> Iterator[FileError]:
+    top = document.value if isinstance(document.value, dict) else {}
+    yield from find_misplaced_in_restart(document, top.get("restart"))
 
 
 def _check_patches(document: Document) -> Iterator[FileError]:

@@ -8,12 +8,33 @@ from orchestrator.errors import OrchestratorError
 from orchestrator.model.inventory import Host, LaunchCommand
 from orchestrator.model.session import Restart
 from orchestrator.onhost.agent.proc import arguments
-from orchestrator.servers.base import Life, debug_life, for_host, join, shown
+from orchestrator.servers.base import (
+    Life,
+    debug_life,
+    for_host,
+    join,
+    restart_for_host,
+    shown,
+)
 from orchestrator.servers.life import is_secret
 from orchestrator.servers.options import NAMES, SWITCH_NAMES
 
 BASE = ("python", "-m", "sglang.launch_server")
 QUIET = {"SGLANG_ENABLE_HEALTH_ENDPOINT_GENERATION": "0"}
+
+
+def test_placeholders_of_a_session():
+    """What differs from host to host is filled in as in the inventory; the rest is left alone."""
+    restart = Restart(
+        ("--log-dir=/tmp/{host}", "--nodes", "{nodes}", '{"rank": 1}'),
+        ("--at", "{address}"),
+        {"NCCL_DEBUG_FILE": "/tmp/nccl.{rank}", "LANG": None, "HERE": "${host}"},
+    )
+    assert restart_for_host(restart, Host("gpu1", address="10.0.0.2"), 1, 2) == Restart(
+        ("--log-dir=/tmp/gpu1", "--nodes", "2", '{"rank": 1}'),
+        ("--at", "10.0.0.2"),
+        {"NCCL_DEBUG_FILE": "/tmp/nccl.1", "LANG": None, "HERE": "${host}"},
+    )
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from typing import Any
 from orchestrator.errors import HostError, OrchestratorError
 from orchestrator.model.inventory import Install, LaunchCommand, Server
 from orchestrator.model.session import Restart
-from orchestrator.servers.base import Found, Life, debug_life, find, find_port
+from orchestrator.servers.base import Found, Life, debug_life, find, find_port, restart_for_host
 from orchestrator.servers.ports import require_port
 from orchestrator.servers.ready import require_answer
 from orchestrator.session.hosts.member import Member
@@ -38,7 +38,7 @@ def find_life(
     """
     try:
         found = find(member.channel, server, install, member.host, member.rank, nodes, meeting)
-        life = _find_next(member, found, restart)
+        life = _find_next(member, found, nodes, restart)
         if member.rank == 0:
             require_port(member.channel, find_port(server), found.description, life)
             if restart is not None and found.description is not None:
@@ -50,10 +50,13 @@ def find_life(
         raise
 
 
-def _find_next(member: Member, found: Found, restart: Restart | None) -> Life:
+def _find_next(member: Member, found: Found, nodes: int, restart: Restart | None) -> Life:
     """The life that is to follow the running one."""
+    if restart is None:
+        return found.original
+    changes = restart_for_host(restart, member.host, member.rank, nodes)
     try:
-        return found.original if restart is None else debug_life(found.original, restart)
+        return debug_life(found.original, changes)
     except OrchestratorError as error:
         raise HostError(
             error.message, host=member.name, code="arguments-unclear", hints=error.hints
