@@ -292,7 +292,11 @@ def test_a_server_that_nobody_can_stop(place: Place):
 
 
 def test_what_a_plan_tells_of_the_server(place: Place):
-    """An argument that is not there, one that is replaced, and a script that only waits."""
+    """An argument that is not there, one that is replaced, a script that waits, another copy."""
+    hidden = place.folder / "checkout" / "sglang"
+    hidden.mkdir(parents=True)
+    (hidden / "__init__.py").touch()
+    place.env["PYTHONPATH"] += f":{hidden.parent}"
     script = place.folder / "run.sh"
     script.write_text(f"#!/bin/sh\n{shlex.join(place.argv)}\necho over\n")
     place.argv = ("sh", str(script))
@@ -304,6 +308,7 @@ def test_what_a_plan_tells_of_the_server(place: Place):
     assert notes == [
         f"note: here: `sh {script} (pid {shell})` waits for the server and is not started again"
         " with it",
+        f"note: here: the server imports `sglang` from {place.site}/sglang, which hides {hidden}",
         "note: here: `--no-such-flag` is not among its arguments: nothing to remove",
         "note: here: `--tp 2` is replaced by `--tp 1`",
     ]

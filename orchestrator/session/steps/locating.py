@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from orchestrator.errors import HostError, OrchestratorError
@@ -87,6 +88,19 @@ def locate(member: Member, server: Server, install: Install) -> Mapping[str, Any
     if value["other"] is not None:
         raise _other_copy(member.name, server, install, value)
     return value
+
+
+def tell_copies(found: Found, package: str, at: Mapping[str, Any]) -> Found:
+    """With a note where the package stands at several places of the server's path.
+
+    Who edits the other copy sees nothing of it in the server.
+    """
+    if not at["hidden"]:
+        return found
+    others = " and ".join(at["hidden"])
+    note = f"the server imports `{package}` from {at['package_dir']}, which hides {others}"
+    original = replace(found.original, notes=(*found.original.notes, note))
+    return replace(found, original=original)
 
 
 def _other_copy(host: str, server: Server, install: Install, value: Mapping[str, Any]) -> HostError:

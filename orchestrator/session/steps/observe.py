@@ -13,7 +13,7 @@ from orchestrator.model.session import Restart
 from orchestrator.planning.view import HostView
 from orchestrator.session.hosts.member import Member
 from orchestrator.session.steps.leftovers import blame_session, refuse_leftovers
-from orchestrator.session.steps.locating import LOOK_S, find_life, locate
+from orchestrator.session.steps.locating import LOOK_S, find_life, locate, tell_copies
 from orchestrator.transport.base import Transport
 
 _CONNECT_S = 20.0
@@ -56,6 +56,7 @@ def look(
         try:
             member.found = find_life(member, server, install, nodes, restart, meeting)
             member.install = locate(member, server, install)
+            member.found = tell_copies(member.found, install.package, member.install)
         except HostError as error:
             raise blame_session(member, server, install, nodes, error) from None
         refuse_leftovers(member)

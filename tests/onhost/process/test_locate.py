@@ -49,9 +49,20 @@ def test_an_install_on_the_path(tmp_path):
         "pycache_prefix": None,
         "tag": sys.implementation.cache_tag,
         "editable": False,
+        "hidden": [],
         "other": None,
     }
     assert list(tmp_path.rglob("__pycache__")) == []
+
+
+def test_copies_that_another_one_hides(tmp_path):
+    """A server's own directory comes first with `-m`; links and repeats do not count."""
+    first, second = lay(tmp_path / "work"), lay(tmp_path / "site")
+    (tmp_path / "link").symlink_to(first)
+    path = ":".join(map(str, (second, tmp_path / "link", second, tmp_path / "none")))
+    found = locate(sys.executable, "tinysgl", None, {"PYTHONPATH": path}, str(first))
+    assert found["package_dir"] == str(first / "tinysgl")
+    assert found["hidden"] == [str(second / "tinysgl")]
 
 
 def lay_interpreter(folder: Path) -> Path:

@@ -34,6 +34,16 @@ def find_dist(name, package_dir):
         best = best or found
     return best or [None, None, False]
 
+def find_hidden(name, package_dir):
+    found = []
+    for folder in sys.path:
+        place = os.path.join(os.path.abspath(folder), name)
+        if not os.path.isfile(os.path.join(place, "__init__.py")):
+            continue
+        if not any(os.path.samefile(place, known) for known in found + [package_dir]):
+            found.append(place)
+    return found
+
 def find(name, first):
     if sys.version_info < (3, 8):
         return {"old": ".".join(str(part) for part in sys.version_info[:3])}
@@ -64,6 +74,7 @@ def find(name, first):
         "pycache_prefix": sys.pycache_prefix,
         "tag": sys.implementation.cache_tag,
         "editable": editable,
+        "hidden": find_hidden(name, package_dir),
     }
 
 mark, name, first = sys.argv[1:]
