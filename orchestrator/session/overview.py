@@ -115,7 +115,11 @@ class _Look:
             return at | {"pristine": self._check(at)}
         except HostError as error:
             _pass_on_loss(error)
-            self.errors.append(error)
+            # With no `python` it is the server's own that counts, and that was not there to be
+            # asked, which is told already.
+            missed = [missing["server"] for missing in self.row["not_found"]]
+            if install.python is not None or server.name not in missed:
+                self.errors.append(error)
             return at | {"error": error.message}
 
     def _check(self, at: Mapping[str, Any]) -> Any:

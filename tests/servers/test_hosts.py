@@ -104,6 +104,20 @@ def test_what_runs_on_a_host(bench: Bench, port, tmp_path: Path, monkeypatch, in
     )
 
 
+def test_an_install_of_a_server_that_does_not_run(bench: Bench, tmp_path, monkeypatch, inventory):
+    """That some `python3` of the host lacks the package is nothing wrong: no server runs by it."""
+    path = inventory(absent=open_port())
+    book = json.loads(path.read_text())
+    del book["installs"]["env"]["python"]
+    path.write_text(json.dumps(book))
+    monkeypatch.delenv("PYTHONPATH")
+    done = call(monkeypatch, "hosts", "--inventory", path)
+    install, absent = normal(done.out, bench).splitlines()[1:]
+    assert (done.code, done.err) == (0, "")
+    assert install.endswith("finds no package `PKG`: it is not on its path")
+    assert absent == "  server absent: no server of `PKG` runs on port N"
+
+
 ORPHAN = """
 import mmap, os, sys, time
 with open(sys.argv[1], "w+b") as file:
