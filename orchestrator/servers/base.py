@@ -184,10 +184,20 @@ def _find_command(agent: AgentClient, sought: Sought, launch: LaunchCommand) -> 
         return Found(host.name, running[0], life)
     require_restorable(running[0], host.name, server)
     found = _life_of(running[0])
-    if life.cwd is not None and life.cwd != found.cwd:
-        note = f"it runs in {found.cwd}, not in the `cwd` of its command, and will again"
-        found = replace(found, notes=(note,))
-    return Found(host.name, running[0], found)
+    notes = _tell_differences(agent, life, running[0])
+    return Found(host.name, running[0], replace(found, notes=(*found.notes, *notes)))
+
+
+def _tell_differences(agent: AgentClient, life: Life, running: Mapping[str, Any]) -> Iterator[str]:
+    """In what a running server differs from its command in the inventory: it is given back so."""
+    if life.cwd is not None and life.cwd != running["cwd"]:
+        yield f"it runs in {running['cwd']}, not in the `cwd` of its command, and will again"
+    if life.env_set:
+        key = {name: running[name] for name in ("pid", "start_time")}
+        names = agent.call("differing", {**key, "env": dict(life.env_set)}).value
+        if names:
+            listed = ", ".join(f"`{name}`" for name in names)
+            yield f"it runs without what `env` of its command says of {listed}, and will again"
 
 
 def _require_port(

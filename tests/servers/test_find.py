@@ -190,7 +190,8 @@ def test_a_directory_that_is_gone(agent, bench: Bench, port):
 
 def test_a_command_that_runs(agent, bench: Bench, port):
     """A server of that very command line is treated as found; also behind what execs it."""
-    child = bench.run("--port", str(port), "--node-rank", "0")
+    environ = {**os.environ, "A": "0", "B": "2"}
+    child = bench.run("--port", str(port), "--node-rank", "0", env=environ)
     command = (*bench.argv("--port", str(port)), "--node-rank", "{rank}")
     for prefix in (
         (),
@@ -198,16 +199,18 @@ def test_a_command_that_runs(agent, bench: Bench, port):
         ("/usr/bin/nohup",),
         ("prlimit", "--nofile=99", "--"),
     ):
-        server = bench.server(port, LaunchCommand((*prefix, *command), {"A": "1"}))
+        server = bench.server(port, LaunchCommand((*prefix, *command), {"A": "0"}))
         found = find(agent, server, bench.install, bench.host, 0, 1)
         assert found.description is not None
         assert found.description["pid"] == child.pid
         argv = tuple(bench.argv("--port", str(port), "--node-rank", "0"))
         assert found.original == Life(argv, cwd=str(bench.folder))
         assert found.original.notes == ()
-    server = bench.server(port, LaunchCommand(command, {}, "/srv"))
+    env = {"A": "{rank}", "B": "hush", "C": "3"}
+    server = bench.server(port, LaunchCommand(command, env, "/srv"))
     assert find(agent, server, bench.install, bench.host, 0, 1).original.notes == (
         f"it runs in {bench.folder}, not in the `cwd` of its command, and will again",
+        "it runs without what `env` of its command says of `B`, `C`, and will again",
     )
 
 

@@ -75,6 +75,12 @@ def _describe(context: Context, args: Args, raw: bytes) -> Result:
     return public(describe(args["pid"], args.get("start_time"))), b""
 
 
+def _differing(context: Context, args: Args, raw: bytes) -> Result:
+    """Names alone: no value of an environment leaves the host."""
+    environ = describe(args["pid"], args["start_time"]).get("environ") or {}
+    return sorted(name for name, value in args["env"].items() if environ.get(name) != value), b""
+
+
 def _locate(context: Context, args: Args, raw: bytes) -> Result:
     env = args.get("env") or {}
     return (
@@ -197,6 +203,7 @@ OPS: Dict[str, Op] = {
     "survey": _survey,
     "unit": _unit,
     "describe": _describe,
+    "differing": _differing,
     "locate": _locate,
     "observe": _observe,
     "pristine": _pristine,
