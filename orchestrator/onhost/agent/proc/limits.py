@@ -38,7 +38,7 @@ def read_limits(pid: int) -> Optional[Dict[str, List[int]]]:
     found = {}
     for line in lines[1:]:
         name = _NAMES.get(line[:_NAME_WIDTH].strip())
-        if name is not None:
+        if name is not None and hasattr(resource, name):
             found[name] = [_parse(word) for word in line[_NAME_WIDTH:].split()[:2]]
     return found or None
 
