@@ -247,7 +247,7 @@ def test_a_unit_with_a_tmp_of_its_own(unit: Way):
     )
     unit.unit = "hard.service"
     unit.run(["systemctl", "daemon-reload"], None)
-    unit.run(["systemctl", "start", "hard"], ready)
+    unit.run(["systemctl", "start", unit.unit], ready)
     with open_driver(unit) as driver:
         found = driver.begin()
         driver.stop("original")
@@ -294,7 +294,7 @@ def test_a_unit_that_runs_more_than_the_server(unit: Way):
     )
     unit.unit = "more.service"
     unit.run(["systemctl", "daemon-reload"], None)
-    unit.run(["systemctl", "start", "more"], "more0.ready")
+    unit.run(["systemctl", "start", unit.unit], "more0.ready")
     wait_for((bench.folder / "more1.ready").exists, "the server that is meant")
     with open_driver(unit) as driver:
         with pytest.raises(HostError) as error:
@@ -315,7 +315,7 @@ def test_a_unit_that_runs_more_than_the_server(unit: Way):
             "unit `more.service` runs sleep (pid N) as well, which is down while the debug life"
             " runs"
         )
-    unit.run(["systemctl", "stop", "more"], None)
+    unit.run(["systemctl", "stop", unit.unit], None)
 
 
 def _begin(driver: Driver) -> Found | None:
