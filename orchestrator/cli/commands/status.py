@@ -131,7 +131,8 @@ def session_lines(session: Mapping[str, Any]) -> list[str]:
             until = f"its lease ends in {left_s} s, what drifted stays"
     lines = [f"{_begun(session)}: {session['state']}, {until}, {guard}, server {session['server']}"]
     if session.get("lock"):
-        lines.append(f"  known from {session['lock']}, {session['lost']} is gone")
+        gone = f", {session['lost']} is gone" if session["lost"] else ""
+        lines.append(f"  known from {session['lock']}{gone}")
     lines += [line for f in session["files"] for line in _file_lines(f)]
     # What a guard had to leave at first, and has seen to since, is left no more.
     told = [t for t in session["report"] if not (is_over(session) and t.startswith(GUARD_LEFT))]

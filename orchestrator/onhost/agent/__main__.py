@@ -85,7 +85,7 @@ def describe(session: Dict[str, Any]) -> List[str]:
     lines = ["%s: %s" % (name, session.get("state"))]
     holder = session.get("holder") or "an unknown holder"
     lines.append("  held by %s since %s" % (holder, _day(session.get("since"))))
-    if session.get("lock") and session.get("elsewhere"):
+    if session.get("lock") and (session.get("elsewhere") or not session.get("lost")):
         lines.append("  known from `%s`" % session["lock"])
     elif session.get("lock"):
         lines.append("  known from `%s`, `%s` is gone" % (session["lock"], session.get("lost")))

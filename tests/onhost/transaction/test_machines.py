@@ -11,6 +11,7 @@ from orchestrator.onhost.agent.refusal import Refusal
 from orchestrator.onhost.agent.session import recover
 from tests.onhost.transaction.place import (
     HOST,
+    NOBODY,
     SESSION,
     Place,
     op,
@@ -144,3 +145,28 @@ def test_what_tells_machines_apart(monkeypatch, tmp_path):
     assert machine.find_other({"hostname": "b", "machine": machine.read_id()}) is None
     assert machine.find_other({"hostname": "b"}) is None  # of before machines were journaled
     assert machine.find_other(None) is None
+
+
+def test_another_state_directory_of_ours(place, monkeypatch, capsys):
+    """The lock leads to a session that has its own one: shown beside its package, and ended there.
+
+    Nobody is told that nothing is changed while the install is patched.
+    """
+    context = place.begin()
+    stage(place, context)
+    op(context, "swap")
+    context.session.close()
+    other, package = str(place.top / "other"), str(place.package_dir)
+    monkeypatch.setenv("SGLDBG_STATE", other)
+    assert by_hand.main(["status", package]) == by_hand.NOT_RESTORED
+    said = capsys.readouterr().out
+    assert said.startswith(f"{SESSION} on {HOST}: patched\n")
+    assert f"  known from `{package}/.sgldbg-lock`\n" in said
+    assert by_hand.main(["revert", "--all", package]) == by_hand.NOT_RESTORED
+    live = f"{SESSION} on {HOST}: not reverted (busy): the session's lease is live for another "
+    assert capsys.readouterr().out.startswith(live)
+    place.expire(agent=NOBODY)
+    assert by_hand.main(["status"]) == 0  # nobody named the package
+    assert by_hand.main(["revert", "--all", package]) == 0
+    assert capsys.readouterr().out.endswith(f"{SESSION} on {HOST}: reverted and verified\n")
+    assert (place.changes(), place.status()) == ([], [])

@@ -1,4 +1,4 @@
-"""Sessions that had to be made anew in another place than the state directory they began in."""
+"""Sessions outside of this state directory: made anew in another place, or begun with another."""
 
 from __future__ import annotations
 
@@ -15,19 +15,26 @@ Value = Dict[str, Any]
 
 
 class Moved(NamedTuple):
-    """The lock that leads to such a session, and where it is now."""
+    """The lock that leads to such a session, and where it is now.
+
+    `is_anew` says that the directory it began in was lost; else it is the one that it began in.
+    """
 
     path: str
     session: str
     host: str
     directory: str
+    is_anew: bool
 
 
 def find_all(state_dir: str, package_dirs: Iterable[str] = ()) -> List[Moved]:
-    """Every one outside of this state directory: nobody would look for it there."""
+    """Every one outside of this state directory: nobody would look for it there.
+
+    One that simply has another state directory only beside a package that somebody named.
+    """
     found: Dict[str, Moved] = {}
-    for path in orphan.find_locks(package_dirs):
-        one = find(path)
+    for path, is_named in orphan.find_locks(package_dirs).items():
+        one = find(path, is_named)
         if one is not None and not _is_within(one.directory, state_dir):
             found.setdefault(one.directory, one)
     return [found[key] for key in sorted(found)]
@@ -41,10 +48,11 @@ def _is_within(directory: str, state_dir: str) -> bool:
     )
 
 
-def find(path: str) -> Optional[Moved]:
+def find(path: str, is_named: bool = True) -> Optional[Moved]:
     """The one that this lock leads to, by the word of ourselves or root."""
     holder = lock.read_trusted(path)
-    if not holder.get("moved"):
+    is_anew = bool(holder.get("moved"))
+    if not is_anew and not (is_named and holder and orphan.is_of_here(holder)):
         return None
     session, host = holder["session"], holder["host"]
     try:
@@ -55,7 +63,7 @@ def find(path: str) -> Optional[Moved]:
         return None
     if not stat.S_ISDIR(seen.st_mode) or seen.st_uid not in (os.geteuid(), 0):
         return None
-    return Moved(path, session, host, directory)
+    return Moved(path, session, host, directory, is_anew)
 
 
 def recover_by_lock(

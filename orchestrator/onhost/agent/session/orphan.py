@@ -90,15 +90,20 @@ def find(path: str) -> Optional[Orphan]:
         return None
     else:
         return None
-    if machine.find_other(dict(holder, machine=holder.get("machine", ""))) is not None:
-        return None
-    same_boot = holder.get("boot_id") == lease.read_boot_id()
-    if same_boot and holder.get("processes") != lease.read_process_space():
+    if not is_of_here(holder):
         return None
     if not seen.is_trusted:
         why_not = "the lock is another user's (uid %d), who alone can undo it" % seen.uid
         return Orphan(path, holder, directory, [], why_not, False)
     return _judge(path, holder, directory)
+
+
+def is_of_here(holder: Holder) -> bool:
+    """Whether the session is of this machine, and of processes that are seen from here."""
+    if machine.find_other(dict(holder, machine=holder.get("machine", ""))) is not None:
+        return False
+    same_boot = holder.get("boot_id") == lease.read_boot_id()
+    return not same_boot or holder.get("processes") == lease.read_process_space()
 
 
 def _judge(path: str, holder: Holder, directory: str) -> Orphan:

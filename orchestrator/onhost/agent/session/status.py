@@ -18,7 +18,7 @@ Session = Dict[str, Any]
 
 def sessions(state_dir: str, package_dirs: Iterable[str] = ()) -> List[Session]:
     """Every session that has not ended, by name and host: those of this state directory, then
-    those that had to be made anew elsewhere, then those of which only a lock is left.
+    those outside of it, then those of which only a lock is left.
     """
     found = []
     for top in takeover.list_roots(state_dir):
@@ -27,7 +27,10 @@ def sessions(state_dir: str, package_dirs: Iterable[str] = ()) -> List[Session]:
             for host in _names(os.path.join(root, name)):
                 with contextlib.suppress(FileNotFoundError, NotADirectoryError):  # ended just now
                     found.append(read_session(os.path.join(root, name, host)))
+    known = {one["session"] for one in found}  # who shares an install shows it itself
     for one in moved.find_all(state_dir, package_dirs):
+        if one.session in known and not one.is_anew:
+            continue
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):
             found.append(read_moved(one))
     found += [read_orphan(lost) for lost in orphan.find_all(package_dirs)]
@@ -68,7 +71,11 @@ def read_abroad(one: takeover.Abroad, state_dir: str) -> Session:
 
 
 def read_moved(one: moved.Moved) -> Session:
-    """A session in another place than it began in; `lock` is what leads to it."""
+    """A session outside of this state directory; `lock` is what leads to it, `lost` is where it
+    began if that is gone, else null.
+    """
+    if not one.is_anew:
+        return dict(read_session(one.directory), lock=one.path, lost=None)
     begun = Facts(journal.read(os.path.join(one.directory, JOURNAL))).begun or {}
     lost = os.path.join(str(begun.get("state_dir")), "sessions", one.session, one.host)
     return dict(read_session(one.directory), lock=one.path, lost=untrusted.plain(lost))
