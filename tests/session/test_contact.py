@@ -10,7 +10,14 @@ import pytest
 
 from orchestrator.agent.client import Reply
 from orchestrator.errors import HostError
-from orchestrator.model.inventory import Host, Install, Inventory, LaunchAdopt, Server
+from orchestrator.model.inventory import (
+    Host,
+    Install,
+    Inventory,
+    LaunchAdopt,
+    LaunchCommand,
+    Server,
+)
 from orchestrator.session.hosts import contact
 from orchestrator.session.hosts.contact import list_notes, open_contacts
 from orchestrator.transport.base import Transport
@@ -46,7 +53,7 @@ class Agent:
             answer = self._answers.get("servers", [])
         elif op == "locate":
             assert timeout_s == 10
-            name = args["python"] or args["pid"]
+            name = args.get("env", {}).get("PYTHONPATH") or args["python"] or args["pid"]
             answer = self._answers.get(name, {"package_dir": f"/{name}/sglang"})
         elif args["packages"]:
             self.packages = args["packages"]
@@ -114,3 +121,16 @@ def test_an_install_without_an_interpreter_is_where_its_servers_run(
     found = (KNOWN, HIDDEN) if packages else (KNOWN,)
     assert (agent.packages, list(contacts[0].sessions)) == (packages, list(found))
     assert list_notes(contacts) == notes
+
+
+def test_an_install_that_only_a_command_leads_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its environment and directory count while its server is down, as for a session."""
+    agent = Agent({"python3": ABSENT})
+    monkeypatch.setattr(contact, "open_agent", lambda *args, **kwargs: agent)
+    launch = LaunchCommand(("python3", "-m", "x"), {"PYTHONPATH": "/src/{host}"}, "/srv")
+    servers = {"slow": replace(BOOK.servers["slow"], launch=launch)}
+    for python in (None, "python3"):
+        book = replace(BOOK, installs={"slow": Install("slow", python, "sglang")}, servers=servers)
+        contacts = open_contacts(cast("Transport", None), [Host("h")], book)
+        assert agent.packages == ["//src/h/sglang"]
+        assert list(contacts[0].sessions) == [KNOWN, HIDDEN]

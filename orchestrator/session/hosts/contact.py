@@ -12,8 +12,9 @@ from orchestrator.agent.client import AgentClient
 from orchestrator.agent.ship import open_agent
 from orchestrator.diagnostics import fold_hosts, make_visible
 from orchestrator.errors import FleetError, HostError, OrchestratorError
-from orchestrator.model.inventory import Host, Install, Inventory
+from orchestrator.model.inventory import Host, Install, Inventory, LaunchCommand
 from orchestrator.model.outcome import Outcome
+from orchestrator.servers.life import for_host
 from orchestrator.transport.base import Transport
 
 _CONNECT_S = 20.0
@@ -49,7 +50,7 @@ def open_contacts(
             agent = open_agent(transport, host, timeout_s=_CONNECT_S)
             sessions = _list_sessions(agent, [])
             notes: list[str] = []
-            installs = _list_installs(host, inventory)
+            installs = _list_sought(host, inventory)
             if installs:
                 sessions, notes = _look_beside(agent, installs, sessions)
         except HostError as error:
@@ -68,26 +69,44 @@ def _list_sessions(agent: AgentClient, packages: Sequence[str]) -> tuple[Mapping
     return tuple(agent.call("status", {"packages": packages}).value["sessions"])
 
 
-def _list_installs(host: Host, inventory: Inventory | None) -> list[Install]:
+@dataclass(frozen=True, slots=True)
+class _Sought:
+    """An install of a host, and in which surroundings commands of the inventory import it."""
+
+    install: Install
+    commands: tuple[Mapping[str, Any], ...]
+
+
+def _list_sought(host: Host, inventory: Inventory | None) -> list[_Sought]:
     """The installs of a host, each once."""
     if inventory is None:
         return []
-    names = dict.fromkeys(s.install for s in inventory.servers.values() if host.name in s.hosts)
-    return [inventory.installs[n] for n in names]
+    commands: dict[str, list[Mapping[str, Any]]] = {}
+    for server in inventory.servers.values():
+        if host.name not in server.hosts:
+            continue
+        asked = commands.setdefault(server.install, [])
+        if isinstance(server.launch, LaunchCommand):
+            rank, nodes = server.hosts.index(host.name), len(server.hosts)
+            life = for_host(server.launch, host, rank, nodes)
+            python = inventory.installs[server.install].python or life.argv[0]
+            around = {"env": dict(life.env_set), "cwd": life.cwd, "program": life.argv[0]}
+            asked.append({"python": python, "pid": None, **around})
+    return [_Sought(inventory.installs[n], tuple(asked)) for n, asked in commands.items()]
 
 
 def _look_beside(
-    agent: AgentClient, installs: Sequence[Install], known: tuple[Mapping[str, Any], ...]
+    agent: AgentClient, installs: Sequence[_Sought], known: tuple[Mapping[str, Any], ...]
 ) -> tuple[tuple[Mapping[str, Any], ...], list[str]]:
     """The sessions of a host with those that only an install tells of, and what hindered the look.
 
     `known` are those that the host knows without it. All installs are asked for at once.
     """
     with ThreadPoolExecutor(min(_THREADS, len(installs)), "sgldbg-locate") as pool:
-        found = list(pool.map(lambda install: _find_packages(agent, install), installs))
+        found = list(pool.map(lambda sought: _find_packages(agent, sought), installs))
     notes = [
-        f"beside install `{install.name}` no lost session was sought: {one.message}"
-        for install, one in zip(installs, found, strict=True)
+        f"beside install `{sought.install.name}` no lost session was sought: {one.message}"
+        for sought, one in zip(installs, found, strict=True)
         if isinstance(one, HostError)
     ]
     named = [path for one in found if not isinstance(one, HostError) for path in one]
@@ -102,29 +121,34 @@ def _look_beside(
         return known, [*notes, f"no lost session was sought: {error.message}"]
 
 
-def _find_packages(agent: AgentClient, install: Install) -> list[str] | HostError:
+def _find_packages(agent: AgentClient, sought: _Sought) -> list[str] | HostError:
     """Where an install stands, or why its interpreter did not say so in time.
 
-    Where the inventory names none, those of its servers that run say it, a debug life among them.
+    Where the inventory names none, those of its servers that run say it, a debug life among them,
+    and while none does, what its commands would run in their own environment and directory.
     One that is not there is no matter here: `sgldbg hosts` tells of it.
     """
     try:
-        pids: list[int | None] = [None]
+        install = sought.install
+        asks: list[Mapping[str, Any]] = [{"python": install.python, "pid": None}]
         if install.python is None:
             asked = {"package": install.package}
             running = agent.call("find-servers", asked, timeout_s=_LOCATE_S).value
-            pids = [one["pid"] for one in running]
-        return [path for pid in pids for path in _locate(agent, install, pid)]
+            asks = [{"python": None, "pid": one["pid"]} for one in running]
+        asks += sought.commands
+        return [path for one in asks for path in _locate(agent, install.package, one)]
     except HostError as error:
         if error.code == "lost":
             raise
         return error
 
 
-def _locate(agent: AgentClient, install: Install, pid: int | None) -> list[str]:
-    args = {"python": install.python, "package": install.package, "pid": pid}
+def _locate(agent: AgentClient, package: str, asked: Mapping[str, Any]) -> list[str]:
+    args = {**asked, "package": package}
     try:
-        return [str(agent.call("locate", args, timeout_s=_LOCATE_S).value["package_dir"])]
+        value = agent.call("locate", args, timeout_s=_LOCATE_S).value
+        copies = [value, value.get("other") or value]
+        return list(dict.fromkeys(str(one["package_dir"]) for one in copies))
     except HostError as error:
         if error.code in ("no-interpreter", "not-installed", "gone"):
             return []
