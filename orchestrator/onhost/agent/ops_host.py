@@ -19,8 +19,9 @@ from .proc import procfs
 from .proc.describe import describe, public
 from .proc.launch import read_exit
 from .proc.mains import find_mains
-from .server import ports, shm, systemd
+from .server import ports, shm
 from .server.process import is_alive, name_owner
+from .server.systemd import unit
 from .session.status import sessions
 from .space import find_full
 
@@ -64,7 +65,7 @@ def _survey(context: Context, args: Args, raw: bytes) -> Result:
 
 
 def _unit(context: Context, args: Args, raw: bytes) -> Result:
-    return systemd.look(args["unit"], args["package"]), b""
+    return unit.look(args["unit"], args["package"]), b""
 
 
 def _pristine(context: Context, args: Args, raw: bytes) -> Result:
@@ -166,7 +167,7 @@ def _killed(context: Context, args: Args, raw: bytes) -> Result:
 
 def _tail(context: Context, args: Args, raw: bytes) -> Result:
     if args.get("unit"):
-        return None, systemd.read_journal(args["unit"], args["lines"], args.get("invocation"))
+        return None, unit.read_journal(args["unit"], args["lines"], args.get("invocation"))
     start, without = args.get("start") or 0, args.get("without") or ""
     return None, tail.read_tail(args["path"], args["lines"], start, without)
 

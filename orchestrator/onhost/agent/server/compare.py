@@ -7,7 +7,7 @@ from typing import Any, Callable, Dict, List, Mapping, Sequence, Tuple
 from ..proc import priority
 from ..proc.describe import describe
 from ..refusal import Refusal
-from . import systemd
+from .systemd import unit
 
 Shown = Callable[[Any], str]
 
@@ -34,7 +34,7 @@ def compare(description: Mapping[str, Any], pid: int) -> List[str]:
         if name in description and description[name] != now.get(name):
             is_now = shown(now[name]) if name in now else "unknown"
             differences.append("%s: %s, was %s" % (name, is_now, shown(description[name])))
-    ignored = systemd.OWN_VARIABLES + (_SHELLS_OWN + _JOBS_OWN if description.get("way") else ())
+    ignored = unit.OWN_VARIABLES + (_SHELLS_OWN + _JOBS_OWN if description.get("way") else ())
     differences += _compare_environ(description.get("environ"), now.get("environ"), ignored)
     differences += _compare_limits(description.get("rlimits") or {}, now.get("rlimits") or {})
     for name in ("stdout", "stderr"):

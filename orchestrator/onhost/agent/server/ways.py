@@ -9,15 +9,16 @@ from typing import Any, Dict, List, Mapping, Optional
 
 from ..proc.launch import Change
 from ..refusal import Refusal
-from . import pair, systemd
+from . import pair
+from .systemd import unit
 
 
 def start(way: Mapping[str, Any], description: Mapping[str, Any], change: Change) -> Dict[str, Any]:
     """Start the server in its way; value and errors are those of `process.start`."""
     if way["kind"] == "systemd":
         if change.session is None:
-            return systemd.start_original(way, description)
-        return systemd.start_debug(way, description, change)
+            return unit.start_original(way, description)
+        return unit.start_debug(way, description, change)
     if way["kind"] == "pair":
         return pair.start(way, description, change)
     raise Refusal("bad-request", "there is no way `%s` to run a server" % way["kind"])
@@ -26,5 +27,5 @@ def start(way: Mapping[str, Any], description: Mapping[str, Any], change: Change
 def stop(way: Mapping[str, Any], session: Optional[str], timeout_s: float) -> List[str]:
     """Have the server stopped, and what the debug life changed put back; in words what failed."""
     if way["kind"] == "systemd":
-        return systemd.stop(way, timeout_s, debug=session is not None)
+        return unit.stop(way, timeout_s, debug=session is not None)
     return pair.stop(way, timeout_s)

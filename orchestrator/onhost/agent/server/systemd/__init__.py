@@ -1,0 +1,1 @@
+"""Servers that are units of systemd."""
