@@ -309,6 +309,21 @@ def test_by_hand(two, capsys):
     assert by_hand.main(["revert", "--all", "--gone", HOST, package]) == by_hand.USAGE_WRONG
 
 
+def test_a_tree_of_links_in_another_place(two):
+    """Refused at once, with where it has to be mounted; nothing is written."""
+    path = lock_of(two.place)
+    said = json.loads(path.read_text())
+    plan = {**said["plan"], "locks": ["/tree/sglang/.sgldbg-lock", "/src/sglang/.sgldbg-lock"]}
+    path.write_text(json.dumps({**said, "plan": plan}))
+    before = two.place.tree()
+    assert refuse(two) == (
+        "missing",
+        f"{whose(two)}: a tree of links is only undone where it is mounted as over there:"
+        " `/tree/sglang` and `/src/sglang`",
+    )
+    assert two.place.tree() == before
+
+
 def test_somebody_elses_lock(two):
     """Not acted upon, whoever is named as gone."""
     if os.geteuid() != 0:

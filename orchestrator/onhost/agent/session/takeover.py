@@ -159,6 +159,7 @@ def take_over(one: Abroad, state_dir: str, force: bool = False) -> Value:
     started: that is of the other machine. Should that one come back after all, it finds its files
     as they were, or the lock in other hands, and does nothing to them.
     """
+    _refuse_elsewhere(one)
     refuse_live(one, state_dir)
     facts = one.facts
     if facts.plan is None:
@@ -172,6 +173,18 @@ def take_over(one: Abroad, state_dir: str, force: bool = False) -> Value:
         raise Refusal("busy", message) from None
     sight.forget(state_dir, one.path)
     return _end_taken(one.path, state_dir, force)
+
+
+def _refuse_elsewhere(one: Abroad) -> None:
+    """Refuse a tree of links that is mounted in another place: its two locks cannot be told apart.
+
+    At once, since waiting does not better it.
+    """
+    plan = one.holder.get("plan")
+    if plan is not None and len(plan["locks"]) > 1 and one.path not in plan["locks"]:
+        where = " and ".join("`%s`" % untrusted.plain(os.path.dirname(p)) for p in plan["locks"])
+        message = "%s: a tree of links is only undone where it is mounted as over there: %s"
+        raise Refusal("missing", message % (describe(one), where), ended=False)
 
 
 def _hand_over(path: str, one: Abroad, state_dir: str) -> None:
