@@ -83,6 +83,22 @@ def test_a_kept_session_holds_its_lock(place):
     assert refused.value.message.endswith(", kept without an end")
 
 
+def test_what_cannot_be_recovered_is_said_to_be_over(place):
+    """Not when its lease was to end, long ago, but who can end it now."""
+    first = place.begin()
+    apply(place, first)
+    first.session.close()
+    for kept in place.package_dir.rglob(".llama.py.sgldbg-orig"):
+        kept.unlink()
+    place.expire()
+    second = place.begin(session="s2")
+    with pytest.raises(Refusal) as refused:
+        stage(place, second)
+    assert refused.value.message.endswith(
+        "; its lease is over: `sgldbg revert --all`, as who began it, ends it"
+    )
+
+
 def test_an_expired_lock_is_recovered_first(place):
     """A dead session's files are put back before ours are looked at; its report is handed on."""
     first = place.begin()

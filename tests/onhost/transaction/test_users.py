@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.onhost.agent.held import lock
 from orchestrator.onhost.agent.refusal import Refusal
-from tests.onhost.transaction.place import Place, op, stage
+from tests.onhost.transaction.place import Place, op, stage, wait_for
 
 ANOTHER = 1234
 LAYERS = "sglang/srt/layers.py"
@@ -80,6 +81,22 @@ def test_the_lock_of_another_user(open_place):
     op(first, "revert")
     op(first, "finish")
     assert place.changes() == []
+
+
+def test_the_lock_of_another_user_whose_time_is_over(open_place):
+    """Whether it was renewed stands where only its user looks: so it is the lock's word alone."""
+    place = open_place
+    first = place.begin()
+    op(first, "renew", lease_s=2.0)
+    stage(place, first)
+    until = lock.read(str(place.package_dir / ".sgldbg-lock"))["until"]
+    wait_for(lambda: time.time() > until)
+    with another_user():
+        context = second(place)
+        with pytest.raises(Refusal) as refused:
+            stage(place, context)
+        op(context, "finish")
+    assert refused.value.message.endswith(f" until {show(until)} by its last word")
 
 
 def test_files_of_another_owner(open_place):

@@ -17,6 +17,8 @@ from . import orphan, recover
 
 Args = Dict[str, Any]
 
+_OVER = "; its lease is over: `sgldbg revert --all`, as who began it, ends it"
+
 
 def stage(session: SessionState, args: Args, raw: bytes) -> Args:
     """Plan, lock and stage; whatever fails, the install is as it was.
@@ -137,17 +139,32 @@ def _locked(path: str, found: Optional[Holder]) -> Refusal:
     if held is not None and held.boot_id == lease.read_boot_id():  # renewed since it was written
         until = claim.wall_of(held.deadline_s)
     away = machine.find_other(found)
+    is_over = away is None and held is not None and _is_over(held)
     message = "`%s` is held by %s (session `%s`)%s since %s%s" % (
         folder,
         found["holder"],
         found["session"],
         " from `%s` (machine `%s`)" % (found["host"], away) if away is not None else "",
         _show_time(found["since"]),
-        " until %s" % _show_time(until) if until else ", kept without an end",
+        _OVER if is_over else _show_end(until),
     )
     names = ("session", "host", "holder", "hostname", "since", "state_dir")
     data = {name: found.get(name) for name in names}
     return Refusal("locked", message, path=path, until=until, **data)
+
+
+def _is_over(held: lease.Lease) -> bool:
+    """Whether its time ran out, whoever may be undoing it right now."""
+    if held.deadline_s is None:
+        return held.ended
+    return held.boot_id != lease.read_boot_id() or held.deadline_s < lease.now_s()
+
+
+def _show_end(until: Optional[float]) -> str:
+    if not until:
+        return ", kept without an end"
+    past = " by its last word" if until < time.time() else ""
+    return " until %s%s" % (_show_time(until), past)
 
 
 def _show_time(seconds: float) -> str:
