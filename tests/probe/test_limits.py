@@ -152,3 +152,37 @@ def test_equal_keys_of_two_types_are_two_keys(shop: Workshop, key: str) -> None:
     done = shop.run("for x in (1, True, 1, 0, False, True, 0): model.f(x)")
     assert done.values() == [1, True, 0, False]
     assert [type(v) for v in done.values()] == [int, bool, int, bool]
+
+
+ALIKE = {
+    "text": ["'a' * 300", "'a' * 299 + 'b'", "'a' * 300"],
+    "list": ["[1] * 8 + [2]", "[1] * 8 + [3]", "[1] * 8 + [2]"],
+    "texts in a list": ["['a' * 61 + 'b']", "['a' * 61 + 'c']", "['a' * 61 + 'b']"],
+    "deep": ["[[[[[1]]]]]", "[[[[[2]]]]]", "[[[[[1]]]]]"],
+    "dict": [
+        "{n: n for n in range(9)}",
+        "{n: n % 8 for n in range(9)}",
+        "{n: n for n in range(9)}",
+    ],
+    "flag": ["Flag(3)", "Flag(5)", "Flag(3)"],
+    "beyond what is looked at": ["[0] * 5000 + [1]", "[0] * 5001", "(0,) * 5001"],
+}
+
+
+@pytest.mark.parametrize("name", ALIKE)
+def test_keys_that_are_alike_in_short_are_told_apart(shop: Workshop, name: str) -> None:
+    """A record for each distinct value, though its text is shortened; none for one seen before."""
+    shop.put(once_per=["x"], capture=["y"], limit=None)
+    calls = "".join(f"model.f({value}, {n})\n" for n, value in enumerate(ALIKE[name]))
+    done = shop.run("import enum\nclass Flag(enum.Flag): A, B, C = 1, 2, 4\n" + calls)
+    assert done.code == 0
+    assert [r.values["y"] for r in done.of("hit")] == (
+        [0, 2] if name == "beyond what is looked at" else [0, 1]
+    )
+
+
+def test_a_key_that_holds_itself(shop: Workshop) -> None:
+    """Its text ends."""
+    shop.put(once_per=["x"], capture=["y"], limit=None)
+    done = shop.run("x = [1]\nx += [x, x]\nmodel.f(x, 0)\nmodel.f(x, 1)\n")
+    assert [r.values["y"] for r in done.of("hit")] == [0]

@@ -7,7 +7,7 @@ import time
 from typing import Any, Dict, List, Optional, Tuple
 
 from .records import emit
-from .rendering import TEXT, describe, is_tensor, show, text_of
+from .rendering import TEXT, describe, is_tensor, key_text, show
 from .sites import Code, Site, with_types
 from .state import CUT, LIVE, STATE
 from .tensors import measure, read_tensor
@@ -141,9 +141,9 @@ def key_of(code: Code, glob: Dict[str, Any], loc: Dict[str, Any]) -> Any:
         value = code.value(glob, loc)
         kind = type(value)
         if kind is int or kind is str or kind is bool or value is None:
-            return value if kind is not str else value[:TEXT]
+            return value if kind is not str or len(value) <= TEXT else key_text(value)
         numel = getattr(value, "numel", None) if is_tensor(kind) else None
-        return text_of(value.item()) if numel is not None and numel() == 1 else text_of(value)
+        return key_text(value.item() if numel is not None and numel() == 1 else value)
     except BaseException as error:
         if is_the_servers(error):
             raise

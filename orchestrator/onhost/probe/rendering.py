@@ -3,12 +3,27 @@
 from __future__ import annotations
 
 import enum
+import hashlib
 import itertools
 import math
 import sys
-from typing import Any, Tuple
+from typing import Any, List, NamedTuple, Tuple
 
 TEXT = 200  # characters of any text from the server
+
+
+class Limits(NamedTuple):
+    """How much of a value is rendered: of each text, of each container, how deep, and in all."""
+
+    text: int
+    items: int
+    depth: int
+    nodes: int
+
+
+SHORT = Limits(60, 8, 3, 2000)
+# What tells values apart that are alike in short: of what is larger still, the rest does not count.
+WHOLE = Limits(1 << 16, 2000, 20, 2000)
 CONTAINERS: Tuple[Tuple[Any, str, str], ...] = (
     (list, "[", "]"),
     (tuple, "(", ")"),
@@ -53,14 +68,32 @@ def is_array(kind: type) -> bool:
     return "torch" not in sys.modules and hasattr(kind, "shape") and not issubclass(kind, type)
 
 
-def text_of(value: Any, depth: int = 0) -> str:
+def text_of(value: Any, limits: Limits = SHORT) -> str:
     """Our own rendering: no code of the server's runs, and it ends."""
+    return render(value, limits, 0, [limits.nodes])
+
+
+def key_text(value: Any) -> str:
+    """A text that differs where values do: a shortened one ends with a digest of the whole."""
+    short, whole = text_of(value), text_of(value, WHOLE)
+    if short == whole and len(short) <= TEXT:
+        return short
+    digest = hashlib.blake2b(whole.encode("utf-8", "backslashreplace"), digest_size=6).hexdigest()
+    return "%s... #%s" % (short[: TEXT - 20], digest)
+
+
+def render(value: Any, limits: Limits, depth: int, left: List[int]) -> str:
+    """`left` counts down what may still be rendered: a list that holds itself twice never ends."""
     kind = type(value)
+    left[0] -= 1
     if value is None or kind is bool:
         return repr(value)
     if enum.Enum in kind.__mro__:
         name = getattr(value, "_name_", None)
-        return "%s.%s" % (kind.__name__, name if type(name) is str else "?")
+        if type(name) is not str:  # several members of a flag, up to Python 3.10
+            member = getattr(value, "_value_", None)
+            name = int.__repr__(member) if type(member) is int else "?"
+        return "%s.%s" % (kind.__name__, name)
     if int in kind.__mro__:
         bits = int.bit_length(value)
         return int.__repr__(value) if bits < 256 else "int of %d bits" % bits
@@ -68,27 +101,29 @@ def text_of(value: Any, depth: int = 0) -> str:
         return float.__repr__(value)
     for base in (str, bytes):
         if base in kind.__mro__:
-            start = base.__getitem__(value, slice(0, 60))
-            return repr(start) + ("..." if base.__len__(value) > 60 else "")
+            start = base.__getitem__(value, slice(0, limits.text))
+            return repr(start) + ("..." if base.__len__(value) > limits.text else "")
     if is_tensor(kind):
         return "tensor(%s)" % ", ".join(str(int(size)) for size in value.shape)
     if kind.__module__ == "torch" and kind.__name__ in ("dtype", "device", "layout"):
         return str(value)
-    for base, left, right in CONTAINERS if depth < 3 else ():
+    for base, start, end in CONTAINERS if depth < limits.depth and left[0] > 0 else ():
         if base in kind.__mro__:
-            return left + text_of_items(base, value, depth) + right
+            return start + render_items(base, value, limits, depth + 1, left) + end
     return "<%s.%s>" % (kind.__module__, kind.__qualname__)
 
 
-def text_of_items(base: Any, value: Any, depth: int) -> str:
-    """Up to eight items; the base class's own methods, whatever a subclass overrides."""
+def render_items(base: Any, value: Any, limits: Limits, depth: int, left: List[int]) -> str:
+    """The first ones; the base class's own methods, whatever a subclass overrides."""
     size = base.__len__(value)
+    most = min(limits.items, max(left[0], 0))
     if base is dict:
-        pairs = itertools.islice(dict.items(value), 8)
-        texts = ["%s: %s" % (text_of(k, depth + 1), text_of(v, depth + 1)) for k, v in pairs]
+        pairs = itertools.islice(dict.items(value), most)
+        texts = [": ".join([render(one, limits, depth, left) for one in pair]) for pair in pairs]
     else:
-        texts = [text_of(item, depth + 1) for item in itertools.islice(base.__iter__(value), 8)]
-    more = ["... %d in all" % size] if size > 8 else []
+        items = itertools.islice(base.__iter__(value), most)
+        texts = [render(item, limits, depth, left) for item in items]
+    more = ["... %d in all" % size] if size > most else []
     end = "," if base is tuple and size == 1 else ""
     return ", ".join(texts + more) + end
 
