@@ -52,7 +52,8 @@ def _values(captures: tuple[Capture, ...], names: Mapping[str, Any]) -> dict[str
 
 ROOMS = [_request("a", bootstrap_room=7), _request("b")]
 POLLS = [KVPoll.WaitingForInput, KVPoll.Bootstrapping]
-STATES = [("a", 2), ("b", 1)]
+STATES = [(1, "b"), (2, "a")]
+PD = {"counts": [0, 1, 1, 0, 0], "states": STATES, "rooms": [(1, "None"), (2, "7")]}
 BATCH = SimpleNamespace(forward_mode=Mode.EXTEND, extend_num_tokens=29, batch_size=lambda: 2)
 GROUP = SimpleNamespace(unique_name="tp:0", rank_in_group=1, ranks=[0, 1])
 
@@ -63,14 +64,14 @@ GROUP = SimpleNamespace(unique_name="tp:0", rank_in_group=1, ranks=[0, 1])
         pytest.param(
             "pd-bootstrap",
             {"self": SimpleNamespace(queue=ROOMS), "polls": POLLS},
-            {"states": STATES, "rooms": [7, None]},
+            PD,
             {"states": str(STATES)},
             id="pd-bootstrap",
         ),
         pytest.param(
             "pd-prefill-transfer",
             {"self": SimpleNamespace(disagg_prefill_inflight_queue=ROOMS), "polls": POLLS},
-            {"states": STATES, "rooms": [7, None]},
+            PD,
             {"states": str(STATES)},
             id="pd-prefill-transfer",
         ),
@@ -78,7 +79,7 @@ GROUP = SimpleNamespace(unique_name="tp:0", rank_in_group=1, ranks=[0, 1])
             "pd-decode-transfer",
             {"self": SimpleNamespace(queue=[SimpleNamespace(req=r) for r in ROOMS]),
              "polls": POLLS},
-            {"states": STATES, "rooms": [7, None]},
+            PD,
             {"states": str(STATES)},
             id="pd-decode-transfer",
         ),
