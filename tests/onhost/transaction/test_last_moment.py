@@ -209,3 +209,27 @@ def test_force_without_an_original(place):
     )
     assert not value["verified"]
     assert (place.root / LAYERS).read_bytes() == b"UPGRADED = 1\n"
+
+
+def test_a_swap_that_never_was_and_two_edits(place):
+    """A file that somebody wrote before its rename is theirs for good, whatever they do to it."""
+
+    def die():
+        raise SystemExit
+
+    context = place.begin(on_line=on_intent("swap:file", die))
+    stage(place, context)
+    with pytest.raises(SystemExit):
+        op(context, "swap")
+    context.session.close()
+    place.expire()
+    (place.root / LAYERS).write_bytes(b"X = 'theirs'\n")
+    runtime = place.root / "sglang" / "_sgldbg.py"
+    runtime.write_bytes(b"# theirs as well\n")
+    drift = f"{runtime}: drift, it was changed after the swap"
+    assert place.recover()["left"] == [drift]
+    assert not kept_of(place).exists()
+    (place.root / LAYERS).unlink()
+    assert place.recover()["left"] == [drift]
+    assert place.recover(force=True)["left"] == []
+    assert not (place.root / LAYERS).exists()

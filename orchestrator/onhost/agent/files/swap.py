@@ -208,6 +208,9 @@ def _revert_one(
             done["state"] = report["state"]
             if report.pop("taken_out", False):
                 done.update(back_s=round(lease.now_s(), 3), boot_id=lease.read_boot_id())
+        if one.file in session.facts.let_go:
+            # Not before that line: a file without it would else count as one that lost it.
+            files.remove(one.orig)
         ours = report["state"] != "drift" and report["why"] != _GIVEN_UP
         if compiled and one.file in session.facts.pycs and ours:
             with session.step("revert:pyc", file=one.file):
@@ -237,8 +240,7 @@ def _take_back(session: SessionState, one: PlannedFile, force: bool) -> Report:
     elif seen.sha256 == one.before_sha256:
         files.remove(one.orig)
         return {"state": "reverted"}
-    elif _is_other_name(one, seen):
-        files.remove(one.orig)
+    elif one.file in session.facts.let_go or _is_other_name(one, seen):
         return {"state": "untouched", "why": "somebody else changed it before the swap"}
     elif seen.sha256 == one.after_sha256 and _original_is_whole(one):
         seen = files.look(one.path)  # once more: reading the original took its time

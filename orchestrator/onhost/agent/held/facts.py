@@ -80,6 +80,8 @@ class Facts:
         self.staging: Set[str] = set()
         self.swapping: Set[str] = set()
         self.put_back: Set[str] = set()
+        # Swaps that never came to their rename, of files that are somebody else's by now.
+        self.let_go: Set[str] = set()
         self.pycs: Dict[str, List[Record]] = {}
         self.verified: Optional[bool] = None
         # When the first planned bytes may have come in; the line of the last that were taken out.
@@ -155,12 +157,15 @@ class Facts:
     def _put_back(self, record: Record) -> None:
         if record.get("state") in ("reverted", "removed"):
             self.put_back.add(record["file"])
+        elif record.get("state") == "untouched" and record["file"] in self.swapping:
+            self.let_go.add(record["file"])
         if "back_s" in record:
             self.back = record
 
     def _swap(self, record: Record) -> None:
         self.swapping.add(record["file"])
         self.put_back.discard(record["file"])
+        self.let_go.discard(record["file"])
         self._comes_in(record)
 
     def _comes_in(self, record: Record) -> None:

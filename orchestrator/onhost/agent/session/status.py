@@ -192,7 +192,8 @@ def _file_state(facts: Facts, one: PlannedFile) -> str:
         return "original" if seen.kind != "other" else "drift"
     if one.file in facts.put_back and not os.path.lexists(one.orig):
         return "changed after it was put back"
-    return "drift" if one.file in facts.swapping else "changed before the swap"
+    is_swapped = one.file in facts.swapping and one.file not in facts.let_go
+    return "drift" if is_swapped else "changed before the swap"
 
 
 def _shared_state(item: Dict[str, Any]) -> str:
