@@ -7,6 +7,7 @@ import shutil
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -183,10 +184,21 @@ def test_server_never_ready(project: Project, sgldbg: Run) -> None:
 
 
 @on_single
-def test_original_not_back(project: Project, sgldbg: Run) -> None:
+def test_original_not_back(project: Project, sgldbg: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where even the original does not get ready the user is told of every host what is left."""
-    project.replace("inventory.yaml", "path: /health, timeout: 30s", "path: /nosuch, timeout: 4s")
+    project.replace("inventory.yaml", "timeout: 30s", "timeout: 4s")
+    stage = SessionRun._stage
+
+    def move_then_stage(run: SessionRun, plan: Plan) -> None:
+        # A server that does not answer there while it still runs is refused before it is stopped.
+        server = run.job.server
+        moved = replace(server, ready=replace(server.ready, path="/nosuch"))
+        book = replace(run.job.inventory, servers={server.name: moved})
+        run.job = replace(run.job, inventory=book)
+        stage(run, plan)
+
+    monkeypatch.setattr(SessionRun, "_stage", move_then_stage)
     ran = sgldbg(project, "run", "session.yaml")
     check(ran, "original-not-back", 7)
-    project.replace("inventory.yaml", "path: /nosuch, timeout: 4s", "path: /health, timeout: 30s")
+    project.replace("inventory.yaml", "timeout: 4s", "timeout: 30s")
     assert sgldbg(project, "revert", "--all").code == 0

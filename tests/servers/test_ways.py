@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -243,6 +244,8 @@ def test_a_unit_with_a_tmp_of_its_own(unit: Way):
     (unit.units / "hard.service").write_text(
         "[Service]\nPrivateTmp=yes\nProtectSystem=strict\nNoNewPrivileges=yes\n"
         f"BindPaths={bench.folder}/{bench.package}\nWorkingDirectory={bench.folder}\n"
+        # The interpreter may lie below `/tmp` as well, where the checkout does.
+        f"BindReadOnlyPaths={sys.prefix} {sys.base_prefix}\n"
         f"Environment=READY={bench.folder}/{ready}\nExecStart={shlex.join(unit.argv)}\n"
     )
     unit.unit = "hard.service"
