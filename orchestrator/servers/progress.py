@@ -10,8 +10,9 @@ _OF = r".*?\| *(\d+)/(\d+)"
 # is in a group is shown; a group that took nothing leaves its bracket out.
 _STAGES: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"server_args=ServerArgs\("), "starting its workers"),
-    (re.compile(r"Init torch distributed begin"), "waiting for all ranks"),
-    (re.compile(r"Init torch distributed ends"), "all ranks have met"),
+    # `torch distributed` until it was put under a name of its own, after 0.5.20.
+    (re.compile(r"Init (?:torch distributed|parallel) begin"), "waiting for all ranks"),
+    (re.compile(r"Init (?:torch distributed|parallel) ends"), "all ranks have met"),
     (re.compile(r"Load weight begin"), "loading weights"),
     # Shards of each format, and the loaders that stream: Runai, Fastsafetensor, InstantTensor.
     (re.compile(r"[Ll]oading (?:\w+ )*shards:" + _OF), "loading weights: {0} of {1}"),
@@ -29,6 +30,8 @@ _STAGES: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"Capture .*graph end", re.IGNORECASE), "graphs captured"),
     (re.compile(r"Try DeepGEMM JIT Compiling"), "compiling DeepGEMM kernels"),
     (re.compile(r"DeepGEMM warmup:" + _OF), "compiling DeepGEMM kernels: {0} of {1}"),
+    (re.compile(r"Running FlashInfer autotune"), "tuning kernels"),
+    (re.compile(r"FlashInfer autotune completed"), "kernels tuned"),
     (re.compile(r"Uvicorn running on|Application startup complete"), "warming up"),
     (re.compile(r"fired up and ready to roll"), "warmed up"),
 )  # fmt: skip

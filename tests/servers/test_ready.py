@@ -291,6 +291,9 @@ def test_last_words_before_a_burst_of_records(agent, bench: Bench):
 STARTS = """
 0.5.16  [2026-11-29 21:10:43] server_args=ServerArgs(model_path='/m/target', port=1 = starting its workers
 0.5.16  [2026-11-29 21:12:03 TP0] Init torch distributed begin. = waiting for all ranks
+0.5.23  [2026-11-30 07:12:03 TP0] Init parallel begin. = waiting for all ranks
+0.5.23  [2026-11-30 07:12:04 TP1] Init parallel ends. elapsed=0.12 s = all ranks have met
+0.5.16  [2026-11-29 21:13:03 TP0] Running FlashInfer autotune with cache: /x = tuning kernels
 0.5.16  [2026-11-29 21:12:04 TP1] Init torch distributed ends. elapsed=0.12 s, mem = all ranks have met
 0.4.5   [2025-04-08 10:00:00 TP0] Load weight begin. avail mem=78.58 GB = loading weights
 0.4.5   Loading safetensors checkpoint shards:  45% Completed | 9/20 [00:01<00:01,  7.01it/s] = loading weights: 9 of 20

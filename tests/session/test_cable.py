@@ -170,3 +170,9 @@ def test_a_controller_that_dies_before_a_cable(
         running.end()
     wait_for(lambda: server.facts() == before, "the guard", 60.0)
     wait_for(server.is_ready, "the server")
+    server.cable.mend()
+    with start("revert", session) as reverting:
+        result = reverting.end()
+    assert result.code == 0, result.err
+    assert not list((server.home / ".local/state/sgldbg/sessions").rglob("journal.jsonl"))
+    assert server.facts() == before

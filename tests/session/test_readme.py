@@ -16,7 +16,7 @@ CODES = {"check": 0, "hosts": 0, "plan": 0, "status": 0, "revert": 0}
 NOT_RUN = {
     "make demo": "its own target of CI",
     "make test": "it is what runs this",
-    "python3 -m venv ~/sgldbg && . ~/sgldbg/bin/activate": "a shell of its user's own",
+    "python3 -m venv ~/.venvs/sgldbg && . ~/.venvs/sgldbg/bin/activate": "a shell of its user",
     "pip install .": "it asks the package index",
 }
 

@@ -6,10 +6,8 @@ from pathlib import Path
 
 import click
 
-from orchestrator.cli.commands.run import show_ending
-from orchestrator.cli.interrupts import hold_signals, settle
-from orchestrator.cli.job import open_run, read_job
-from orchestrator.cli.live import LiveProgress
+from orchestrator.cli.commands.run import carry_out
+from orchestrator.cli.job import read_job
 from orchestrator.cli.options import (
     UserPath,
     json_option,
@@ -44,12 +42,7 @@ def command(
     """
     lease_s = _LEASE_S if lease is None else lease
     job = read_job(session_file, inventory, patches, runs)
-    with LiveProgress([h.name for h in job.hosts]) as progress:
-        run = open_run(job, progress)
-        hold_signals()
-        ending = run.apply(lease_s)
-        settle(int(ending.exit_code))
-    show_ending(ending, as_json=as_json)
+    ending = carry_out(job, lambda run: run.apply(lease_s), as_json=as_json)
     if ending.applied:
         say(
             f"every host reverts by itself in {lease_s:g} s; `sgldbg revert SESSION` does it now,"

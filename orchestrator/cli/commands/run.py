@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,7 +21,9 @@ from orchestrator.cli.options import (
 from orchestrator.cli.render import failure_facts, report_bug, say, say_error, show_json, show_line
 from orchestrator.diagnostics import make_visible, render_outcomes
 from orchestrator.report.table import verdict_json, verdict_lines
+from orchestrator.session.job import Job
 from orchestrator.session.kept.ending import Ending
+from orchestrator.session.run import Run
 
 
 @click.command("run")
@@ -51,13 +54,19 @@ def command(
     hold. 7: a host is not as it was. `docs/reference/exit-codes.md` lists the others.
     """
     job = read_job(session_file, inventory, patches, runs, lease)
+    ending = carry_out(job, Run.execute, as_json=as_json)
+    raise SystemExit(int(ending.exit_code))
+
+
+def carry_out(job: Job, work: Callable[[Run], Ending], *, as_json: bool) -> Ending:
+    """Have a run of this job do its work, and show how it ended."""
     with LiveProgress([h.name for h in job.hosts]) as progress:
         run = open_run(job, progress)
         hold_signals()
-        ending = run.execute()
+        ending = work(run)
         settle(int(ending.exit_code))
     show_ending(ending, as_json=as_json)
-    raise SystemExit(int(ending.exit_code))
+    return ending
 
 
 def show_ending(ending: Ending, *, as_json: bool) -> None:

@@ -21,10 +21,10 @@ GUIDE = Path(__file__).parents[3] / "docs/guides/when-a-revert-fails.md"
 LAYERS = "sglang/srt/layers.py"
 
 
-def block(heading, kind="sh"):
-    """The command block below a heading."""
+def block(heading, kind="sh", number=0):
+    """A command block below a heading."""
     section = GUIDE.read_text().split(f"## {heading}\n")[1].split("\n## ")[0]
-    return re.findall(rf"```{kind}\n(.*?)```", section, re.DOTALL)[0]
+    return re.findall(rf"```{kind}\n(.*?)```", section, re.DOTALL)[number]
 
 
 def run(place, *scripts):
@@ -116,6 +116,15 @@ def test_without_the_agent(left):
     assert code == 0, said
     times = [line for line in left.changes() if ": mtime_ns was" not in line]
     assert times == []
+
+
+def test_processes_of_the_debug_life_are_named(left):
+    """Whoever puts files back by hand is told who still has patched code in memory."""
+    debug = subprocess.Popen(["sleep", "86411"], env={**left.environ(), "SGLDBG_SESSION": "s1"})
+    left.children.append(debug)
+    code, said = run(left, block("By hand, without the agent", number=1))
+    assert code == 0, said
+    assert f"{debug.pid} sleep 86411" in [line.strip() for line in said.splitlines()]
 
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="no systemd-analyze here")

@@ -81,8 +81,8 @@ class Killed(BaseException):
     """As SIGKILL: nothing more is done and nothing written."""
 
 
-def test_a_change_after_a_kill_before_the_rename(place):
-    """Written in place, the kept original is another name of the same new bytes: no drift."""
+def killed_before_the_rename(place):
+    """A session whose journal says that the last file is swapped, which never happened."""
 
     def kill():
         raise Killed
@@ -92,6 +92,12 @@ def test_a_change_after_a_kill_before_the_rename(place):
     with pytest.raises(Killed):
         op(context, "swap")
     context.session.close()
+
+
+def test_a_change_after_a_kill_before_the_rename(place):
+    """Written in place, the kept original is another name of the same new bytes: no drift."""
+
+    killed_before_the_rename(place)
     (place.root / LAYERS).write_bytes(b"WRITTEN = 1\n")
     value = place.recover()
     layers = value["files"][-1]
@@ -213,16 +219,7 @@ def test_force_without_an_original(place):
 
 def test_a_swap_that_never_was_and_two_edits(place):
     """A file that somebody wrote before its rename is theirs for good, whatever they do to it."""
-
-    def die():
-        raise SystemExit
-
-    context = place.begin(on_line=on_intent("swap:file", die))
-    stage(place, context)
-    with pytest.raises(SystemExit):
-        op(context, "swap")
-    context.session.close()
-    place.expire()
+    killed_before_the_rename(place)
     (place.root / LAYERS).write_bytes(b"X = 'theirs'\n")
     runtime = place.root / "sglang" / "_sgldbg.py"
     runtime.write_bytes(b"# theirs as well\n")

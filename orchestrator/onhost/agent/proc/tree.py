@@ -40,12 +40,14 @@ class Tree:
         self.session = session
         self.titles: Dict[Key, str] = {}
         self.main: Optional[Key] = None
+        self.has_lost_main = False
         self._leader: Optional[Key] = None
         self._package: Optional[str] = None
         self._seen = [(int(pid), int(start_time)) for pid, start_time in seen]
         if main is not None:
             key = (main["pid"], main["start_time"])
             self.main = key if is_alive(*key) else None
+            self.has_lost_main = self.main is None
             self._package = below.find_package(key[0]) if self.main else None
             # `start` made it the leader of a process session, which outlives it in its workers.
             self._leader = key if session is not None else None
@@ -107,7 +109,11 @@ class Tree:
 
 
 def wait_for_end(tree: Tree, deadline: float) -> None:
-    """Wait until all have ended, at most to the deadline, and 2 s beyond the main process's end."""
+    """Wait until all have ended, at most to the deadline, and 2 s beyond the main process's end,
+    also where that came before anybody waited.
+    """
+    if tree.has_lost_main:
+        deadline = min(deadline, time.monotonic() + _ORPHANS_S)
     while tree.alive():
         now = time.monotonic()
         if tree.main is not None and not is_alive(*tree.main):
