@@ -54,15 +54,17 @@ def _survey(engine: Engine, patch: Patch, release: Release, search: bool) -> Cel
     )
     try:
         found = engine.survey(patch, view)
-        if search and any(_is_missing(a) for _, attempts in found.edits for a in attempts):
+        if search and any(_may_have_moved(attempts) for _, attempts in found.edits):
             found = engine.survey(patch, view, _files_with(patch, release))
     except PatchError as error:
         return Cell(patch, release, None, error)
     return Cell(patch, release, found, found.error)
 
 
-def _is_missing(attempt: Attempt) -> bool:
-    return attempt.error is not None and attempt.error.state == "not found"
+def _may_have_moved(attempts: Sequence[Attempt]) -> bool:
+    """Whether an edit fits none of its places, and one of them because its code is not there."""
+    errors = [attempt.error for attempt in attempts]
+    return None not in errors and any(e is not None and e.state == "not found" for e in errors)
 
 
 def _files_with(patch: Patch, release: Release) -> dict[str, bytes]:
