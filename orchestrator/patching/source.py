@@ -19,6 +19,7 @@ from libcst._nodes.internal import CodegenState
 
 from orchestrator.errors import PatchError
 from orchestrator.patching.reading import Reading, read_python
+from orchestrator.patching.unreadable import UNREADABLE, find_unreadable
 
 # What Python counts as the end of a line: a form feed or U+2028 is none.
 _NEWLINE = re.compile(r"\r\n|\r|\n")
@@ -191,6 +192,12 @@ def read_source(data: bytes, file: str) -> Source:
         raise PatchError(
             f"`{file}` cannot be parsed", state="parse", notes=(_syntax(error, data),), file=file
         ) from None
+    except UNREADABLE:
+        line = find_unreadable(data)
+        where = f"line {line}: " if line else ""
+        note = f"{where}Python reads it, LibCST does not: it wants a space behind each keyword"
+        message = f"`{file}` cannot be parsed"
+        raise PatchError(message, state="parse", notes=(note,), file=file) from None
     except (SyntaxError, UnicodeError, LookupError) as error:
         raise PatchError(f"`{file}` cannot be parsed: {error}", state="parse", file=file) from None
     recorder = Recorder(module)

@@ -93,6 +93,9 @@ def test_code_that_binds_names_is_told() -> None:
     )
 
 
+SPACE = "Python reads it, LibCST does not: it wants a space behind each keyword"
+
+
 @pytest.mark.parametrize(
     ("source", "note"),
     [
@@ -101,8 +104,11 @@ def test_code_that_binds_names_is_told() -> None:
         (b"x = 1\ny = $\n", "line 2: '$' is not a valid character in this position"),
         (b"if x:\n\ty = 1\n        z = 1\n", "line 3: inconsistent mixing of tabs and spaces"),
         (b"x = 1\ny = '''a\n\n", "line 2: unterminated triple-quoted string literal"),
+        (b"def f():\n  if x: pass\n  return(lambda: 1)\n", f"line 3: {SPACE}"),
+        (b"x = 1\ny = not(a if b else c)\n", f"line 2: {SPACE}"),
+        (b"def f():\n    return.5\n", f"line 2: {SPACE}"),
     ],
-    ids=["end", "nul", "sign", "tabs", "text"],
+    ids=["end", "nul", "sign", "tabs", "text", "lambda", "condition", "number"],
 )
 def test_what_cannot_be_parsed_names_its_line(source: bytes, note: str) -> None:
     """Also where LibCST's tokenizer gives the reason alone."""

@@ -16,6 +16,7 @@ from orchestrator.patching.source import Source
 from orchestrator.patching.structure.match import same_code
 from orchestrator.patching.structure.place import Place, is_future
 from orchestrator.patching.structure.walk import Path, Statement, Step, docstring_of, walk_block
+from orchestrator.patching.unreadable import UNREADABLE
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +69,7 @@ def make_decorator(place: Place, action: Decorate) -> Made:
     """A decorator on a line of its own, the one that is applied first."""
     try:
         expression = cst.parse_expression(textwrap.dedent(action.code).strip().removeprefix("@"))
-    except cst.ParserSyntaxError:
+    except UNREADABLE:
         raise PatchError(
             "the decorator cannot be parsed", state="parse", span=action.span
         ) from None
@@ -129,7 +130,7 @@ def parse_insert(insert: Insert) -> tuple[cst.SimpleStatementLine | cst.BaseComp
     """The statements of an insert, their common indentation removed."""
     try:
         module = cst.parse_module(textwrap.dedent(insert.code).strip("\n") + "\n")
-    except cst.ParserSyntaxError:
+    except UNREADABLE:
         raise PatchError(
             "the code to insert cannot be parsed", state="parse", span=insert.span
         ) from None

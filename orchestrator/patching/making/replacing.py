@@ -16,6 +16,7 @@ from orchestrator.patching.source import Source
 from orchestrator.patching.structure.match import Bindings, parameter_row, same_code
 from orchestrator.patching.structure.pattern import hole_of, mangle, run_of
 from orchestrator.patching.structure.place import Place
+from orchestrator.patching.unreadable import UNREADABLE
 
 Line = cst.SimpleStatementLine | cst.BaseCompoundStatement
 
@@ -65,7 +66,7 @@ def fill(source: Source, place: Place, action: Replace | Delete) -> tuple[Line, 
         return (cst.SimpleStatementLine([cst.Pass()]),)
     try:
         template = cst.parse_module(mangle(textwrap.dedent(action.code).strip("\n")) + "\n")
-    except cst.ParserSyntaxError:
+    except UNREADABLE:
         raise PatchError(
             "the code that replaces cannot be parsed", state="parse", span=action.span
         ) from None
@@ -79,7 +80,7 @@ def fill(source: Source, place: Place, action: Replace | Delete) -> tuple[Line, 
             filled = filler.fill(template)
             assert isinstance(filled, cst.Module)
             again = cst.parse_module(filled.code)
-        except (cst.CSTValidationError, cst.ParserSyntaxError, _NotAnArgument, TypeError):
+        except (*UNREADABLE, _NotAnArgument):
             continue
         if same_code(filled, again):
             first, *rest = filled.body

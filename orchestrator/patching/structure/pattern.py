@@ -8,6 +8,8 @@ from dataclasses import dataclass
 
 import libcst as cst
 
+from orchestrator.patching.unreadable import UNREADABLE
+
 # Holes become identifiers that no sane source uses, so that LibCST can parse the pattern.
 _ONE = "__sgldbg_one_"
 _RUN = "__sgldbg_run_"
@@ -117,7 +119,7 @@ def _mangle(match: re.Match[str]) -> str:
 def _parse_whole(mangled: str) -> cst.CSTNode | None:
     try:
         body = cst.parse_module(mangled + "\n").body
-    except cst.ParserSyntaxError:
+    except UNREADABLE:
         return None
     if len(body) != 1:
         raise PatternError(f"it holds {len(body)} statements; an anchor is one")
@@ -136,7 +138,7 @@ def _parse_header(clean: str, mangled: str) -> Pattern:
     form = _COMPLETIONS.get(word[0] if word else "", "{0}\n    pass\n")
     try:
         body = cst.parse_module(form.format(mangled)).body
-    except cst.ParserSyntaxError:
+    except UNREADABLE:
         raise PatternError("it is not a Python statement, nor the header of one") from None
     if len(body) != 1:
         raise PatternError(f"it holds {len(body)} statements; an anchor is one")
