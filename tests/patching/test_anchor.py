@@ -48,6 +48,30 @@ def _lines(data: bytes, *within: str, scope: str | None = "f") -> list[int]:
     return [source.line_of(p.statement.node) for p in find_places(source, anchor)]
 
 
+STARS = b"""\
+def f(x):
+    try:
+        y = 1
+    except* ValueError:
+        y = 1
+    finally:
+        y = 1
+"""
+
+
+@pytest.mark.parametrize(
+    ("within", "lines"),
+    [
+        (("try:",), [3]),
+        (("except* $_:",), [5]),
+        (("try:", "finally:"), [7]),
+    ],
+)
+def test_a_try_with_starred_handlers(within: tuple[str, ...], lines: list[int]) -> None:
+    """Its headers are those of any other; only its handlers are told apart."""
+    assert _lines(STARS, *within) == lines
+
+
 @pytest.mark.parametrize(
     ("within", "lines"),
     [

@@ -33,6 +33,8 @@ _BODIES = frozenset({"body", "orelse", "finalbody", "handlers", "cases"})
 def match(pattern: Pattern, node: cst.CSTNode) -> Bindings | None:
     """What the holes stand for where `node` fits the pattern exactly, else `None`."""
     skip = _BODIES if pattern.is_header else frozenset()
+    if skip and isinstance(pattern.node, cst.Try) and isinstance(node, cst.TryStar):
+        return {}  # `try:` says nothing of its handlers, whose star makes it another node
     return next(_node(pattern.node, node, {}, skip), None)
 
 
