@@ -136,6 +136,16 @@ def describe_sight(sight: Sight, name: str | None = None) -> list[str]:
 
 def describe_orphans(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     """Lines about workers whose server is gone, with what they hold and how to be rid of them."""
+    return [*tell_orphans(rows), f"  hint: {tell_end(rows)}"] if rows else []
+
+
+def tell_end(orphans: Sequence[Mapping[str, Any]]) -> str:
+    """How to be rid of them."""
+    return f"nobody else will end them: `kill -9 {' '.join(str(row['pid']) for row in orphans)}`"
+
+
+def tell_orphans(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """A text about each, with what it holds."""
     lines = []
     for row in rows:
         held = [f"port {port}" for port in row["ports"]]
@@ -147,9 +157,6 @@ def describe_orphans(rows: Sequence[Mapping[str, Any]]) -> list[str]:
             f"left of a server that is gone: pid {row['pid']} ({row['title']}) of {row['user']},"
             f" up {_show_time(row['uptime_s'])}{holds}"
         )
-    if rows:
-        pids = " ".join(str(row["pid"]) for row in rows)
-        lines.append(f"  hint: nobody else will end them: `kill -9 {pids}`")
     return lines
 
 

@@ -14,6 +14,7 @@ from orchestrator.planning.view import HostView
 from orchestrator.session.hosts.member import Member
 from orchestrator.session.steps.leftovers import blame_session, refuse_leftovers
 from orchestrator.session.steps.locating import LOOK_S, find_life, locate, tell_copies
+from orchestrator.session.steps.orphans import name_orphans, note_orphans
 from orchestrator.transport.base import Transport
 
 _CONNECT_S = 20.0
@@ -55,9 +56,12 @@ def look(
         meeting = first.found.meeting if first.found is not None else None
         try:
             member.found = find_life(member, server, install, nodes, restart, meeting)
+            member.found = note_orphans(member, server, install)
             member.install = locate(member, server, install)
             member.found = tell_copies(member.found, install.package, member.install)
         except HostError as error:
+            if error.code == "server-not-found":
+                name_orphans(error, member, install)
             raise blame_session(member, server, install, nodes, error) from None
         refuse_leftovers(member)
         member.probe_dir = f"{member.channel.hello['tmp_dir']}/sgldbg-{session_id}-{member.name}"

@@ -81,7 +81,8 @@ def place(unit: str, text: str) -> None:
 
 
 def _find_folder(unit: str) -> str:
-    paths = systemctl.ctl(["show", "--property=UnitPath"]).out.strip().partition("=")[2].split()
+    said = systemctl.answered(systemctl.ctl(["show", "--property=UnitPath"]))
+    paths = said.strip().partition("=")[2].split()
     runtime = next((path for path in paths if _RUNTIME.search(path)), None)
     if runtime is None:
         raise Refusal("no-systemd", "systemd reads no units from a directory below /run")

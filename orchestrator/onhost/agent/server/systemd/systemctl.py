@@ -22,6 +22,7 @@ _SHOWN = (
     "MainPID",
     "InvocationID",
     "FragmentPath",
+    "ControlGroup",
 )
 
 
@@ -47,6 +48,13 @@ def parse(text: str) -> Dict[str, str]:
     """Lines `name=value` as `systemctl show` prints them."""
     pairs = (line.partition("=") for line in text.splitlines())
     return {name: value for name, _, value in pairs}
+
+
+def answered(done: Done) -> str:
+    """What it said; raises `Refusal` (`no-systemd`) where that is no answer."""
+    if done.code != 0:
+        raise Refusal("no-systemd", "systemd does not answer: %s" % done.said)
+    return done.out
 
 
 def must(words: Sequence[str], what: str) -> None:

@@ -10,6 +10,7 @@ from typing import Any, Dict, List, Mapping, Optional, Set
 from ...proc import below, mains, procfs
 from ...proc.above.owner import name_process
 from ...proc.launch import Change, find_outputs
+from ...proc.supervisor import read_cgroups
 from ...refusal import Refusal
 from . import dropin, systemctl
 
@@ -50,16 +51,13 @@ def look(unit: str, package: str) -> Dict[str, Any]:
     if int(number.group(1)) < _OLDEST:
         message = "systemd %s is too old, %d or newer is needed" % (number.group(1), _OLDEST)
         raise Refusal("no-systemd", message)
-    asked = systemctl.ask(unit)
-    if asked.code != 0:
-        raise Refusal("no-systemd", "systemd does not answer: %s" % asked.said)
-    state = systemctl.parse(asked.out)
+    state = systemctl.parse(systemctl.answered(systemctl.ask(unit)))
     if state.get("LoadState") != "loaded":
         how = state.get("LoadState") or "not found"
         raise Refusal("no-unit", "unit `%s` is %s" % (unit, how), unit=unit)
     main = int(state.get("MainPID") or 0)
     processes = procfs.read_all()
-    tree = [stat.pid for stat in procfs.find_tree(main, processes)] if main else []
+    tree = _find_all(main, state.get("ControlGroup", ""), processes)
     return {
         "unit": state["Id"],
         "active": state["ActiveState"],
@@ -69,6 +67,18 @@ def look(unit: str, package: str) -> Dict[str, Any]:
         "others": _list_active(state),
         "beside": [name_process(pid) for pid in _find_beside(tree, package, processes)],
     }
+
+
+def _find_all(main: int, group: str, processes: Dict[int, procfs.Stat]) -> List[int]:
+    """All that a stop of the unit would end: what left its parent is in its control group still."""
+    below_main = {stat.pid for stat in procfs.find_tree(main, processes)} if main else set()
+    members = {pid for pid in processes if _is_in(pid, group)} if main and group else set()
+    return sorted(below_main | members)
+
+
+def _is_in(pid: int, group: str) -> bool:
+    paths = {line.split(":", 2)[-1] for line in read_cgroups(pid)}
+    return any(path == group or path.startswith(group + "/") for path in paths)
 
 
 def _find_beside(tree: List[int], package: str, processes: Dict[int, procfs.Stat]) -> List[int]:
@@ -86,9 +96,9 @@ def _list_active(state: Mapping[str, str]) -> List[str]:
     names: Set[str] = set()
     for name in systemctl.TOGETHER:
         names.update(word for word in state.get(name, "").split() if not word.endswith(".target"))
-    return sorted(
-        n for n in names if systemctl.show(n).get("ActiveState") in ("active", "activating")
-    )
+    states = {n: systemctl.parse(systemctl.answered(systemctl.ask(n))) for n in names}
+    running = ("active", "activating")
+    return sorted(name for name, state in states.items() if state.get("ActiveState") in running)
 
 
 def start_debug(
