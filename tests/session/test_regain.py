@@ -11,6 +11,7 @@ from orchestrator.errors import HostError
 from orchestrator.model.inventory import Host
 from orchestrator.session.hosts.member import Member
 from orchestrator.session.steps import regain
+from orchestrator.session.steps.regain import tell_recovered
 
 LOCK = "/opt/sglang/.sgldbg-lock"
 MINE = {"session": "s", "host": "k0"}
@@ -112,3 +113,16 @@ def test_nothing_is_left_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
         "put the state directory back and run `sgldbg revert --all`, or undo it by hand:"
         " docs/guides/when-a-revert-fails.md",
     )
+
+
+def test_what_is_somebody_else_s_is_told() -> None:
+    """A file that force has let go is not as it was: its host says so."""
+    files = [
+        {"path": "/l.py", "state": "reverted", "why": ""},
+        {"path": "/m.py", "state": "untouched", "why": "left as it is: the install was made anew"},
+    ]
+    value = {"report": ["the lease ran out"], "files": files, "left": [], "server": None}
+    assert tell_recovered(value) == [
+        "the lease ran out",
+        "/m.py: left as it is: the install was made anew",
+    ]

@@ -283,5 +283,8 @@ def test_an_edit_of_somebody_else_is_not_waited_for(end: Any) -> None:
     assert (outcomes[1].state, outcomes[1].message, outcomes[1].hints) == (
         "drifted",
         "1 file was left alone; /x.py: drift, it was changed after the swap",
-        ("compare the versions; `sgldbg revert --all --force` puts the original back",),
+        (
+            "compare the versions; `sgldbg revert --all --force` puts back the original that is"
+            " kept",
+        ),
     )

@@ -147,7 +147,7 @@ def find_differences(value: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def tell_recovered(value: Mapping[str, Any]) -> list[str]:
-    """What a guard did and what a `recover` after it left, each once.
+    """What a guard did, what is somebody else's, and what a `recover` left, each once.
 
     Of what the guard had to leave only that is told which is left still.
     """
@@ -155,7 +155,12 @@ def tell_recovered(value: Mapping[str, Any]) -> list[str]:
     differences = find_differences(value)
     if differences:  # these are told with the state of the server
         done = [text.removesuffix(f" ({'; '.join(differences)})") for text in done]
-    return list(dict.fromkeys([*done, *tell_lost(value), *value["left"]]))
+    theirs = [
+        f"{file['path']}: {file['why']}"
+        for file in value["files"]
+        if file["state"] == "untouched" and file["why"]
+    ]
+    return list(dict.fromkeys([*done, *tell_lost(value), *theirs, *value["left"]]))
 
 
 def tell_lost(value: Mapping[str, Any]) -> list[str]:
