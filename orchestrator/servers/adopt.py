@@ -79,7 +79,8 @@ def choose(candidates: Sequence[Public], sought: Sought) -> Public:
     if len(found) == 1:
         return found[0]
     what = f"of `{sought.install.package}` runs {wanted}"
-    notes = [f"seen: {show(c)}" for c in candidates]
+    # Of several that fit, those that do not are nothing to choose from.
+    notes = [f"seen: {show(c)}" for c in found or candidates]
     if found:
         raise HostError(
             f"more than one server {what}",

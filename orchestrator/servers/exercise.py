@@ -11,12 +11,10 @@ from orchestrator.agent.client import AgentClient
 from orchestrator.errors import HostError
 from orchestrator.model.inventory import Server
 from orchestrator.model.session import Request
-from orchestrator.servers.ready import POLL_S, died
+from orchestrator.servers.ready import MARGIN_S, POLL_S, died
 from orchestrator.servers.workers import Workers
 
 HEAD_CHARACTERS = 2000
-# What the agent needs beside the request itself.
-_MARGIN_S = 15.0
 # A connection breaks when a worker dies; its main process follows 0.2 s later, unless crash
 # diagnostics are on (then 65 s, which are not waited for).
 _DEATH_S = 2.0
@@ -95,7 +93,7 @@ def _send(
     }
     status, seconds, head, error, patience_s = None, None, "", "", 0.0
     try:
-        reply = agent.call("http", asked, timeout_s=request.timeout_s + _MARGIN_S)
+        reply = agent.call("http", asked, timeout_s=request.timeout_s + MARGIN_S)
     except HostError as refused:
         if not refused.code.startswith("http-"):
             raise

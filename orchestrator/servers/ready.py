@@ -24,6 +24,8 @@ _HEALTH_TIMEOUT_S = 25.0
 _REAL = "/health_generate"
 # For one look at a server that runs; whether it answers in time is no question of ours.
 _LOOK_S = 5.0
+# What the agent needs beside the request itself.
+MARGIN_S = 15.0
 _PATH_HINT = "correct `ready: {{path: ...}}` of server `{}`"
 
 Progress = Callable[[str], None]
@@ -50,7 +52,7 @@ def require_answer(agent: AgentClient, server: Server, running: Mapping[str, Any
     url = server.url.rstrip("/") + server.ready.path
     asked = {"method": "GET", "url": url, "json": None, "timeout_s": _LOOK_S}
     try:
-        status = agent.call("http", asked, timeout_s=_LOOK_S + 10).value["status"]
+        status = agent.call("http", asked, timeout_s=_LOOK_S + MARGIN_S).value["status"]
     except HostError as error:
         if error.code == "http-refused":
             error.message = f"server `{server.name}` listens, but not there: {error.message}"
@@ -224,7 +226,7 @@ class _Watch:
     def _ask(self, url: str) -> str:
         asked = {"method": "GET", "url": url, "json": None, "timeout_s": _HEALTH_TIMEOUT_S}
         try:
-            reply = self.agent.call("http", asked, timeout_s=_HEALTH_TIMEOUT_S + 10)
+            reply = self.agent.call("http", asked, timeout_s=_HEALTH_TIMEOUT_S + MARGIN_S)
         except HostError as error:
             if not error.code.startswith("http-"):
                 raise

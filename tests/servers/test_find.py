@@ -120,6 +120,7 @@ def test_more_than_one(agent, bench: Bench, port):
     """Nothing is guessed between two servers that fit."""
     args = ("--port", str(port), "--mode", "silent")
     children = [bench.run(*args), bench.run(*args)]
+    bench.run("--port", "1", "--mode", "silent")  # no candidate, and so not listed
     assert refused(agent, bench.server(port), bench.install, bench.host, 0, 1) == (
         "server-ambiguous",
         f"more than one server of `{bench.package}` runs on port {port}",

@@ -13,10 +13,12 @@ from orchestrator.errors import HostError
 from orchestrator.model.inventory import Host, Inventory, LaunchAdopt, LaunchCommand, Server
 from orchestrator.model.outcome import Outcome, is_as_before
 from orchestrator.session.hosts.contact import Contact
+from orchestrator.session.hosts.fleet import Fleet
+from orchestrator.session.hosts.member import Member
 from orchestrator.session.left import undo
 from orchestrator.session.left.parts import all_sessions
 from orchestrator.session.left.undo import Undo
-from orchestrator.session.steps import stages, tail
+from orchestrator.session.steps import lives, stages, tail
 
 SERVER = Server("k", "i", ("k0", "k1"), LaunchAdopt(), "http://127.0.0.1:30000")
 CLEAN = {"files": [], "verified": True}
@@ -287,4 +289,32 @@ def test_an_edit_of_somebody_else_is_not_waited_for(end: Any) -> None:
             "compare the versions; `sgldbg revert --all --force` puts back the original that is"
             " kept",
         ),
+    )
+
+
+def test_a_server_that_waits_for_a_host_out_of_reach(monkeypatch: pytest.MonkeyPatch) -> None:
+    """More time would not help it, so that nobody is told to allow it."""
+
+    def stay_away(transport: Any, session: str, member: Member, until_s: float) -> None:
+        member.state = member.server = "unknown"
+
+    def wait(agent: Any, server: Server, *rest: Any) -> None:
+        raise HostError("not ready", host="k0", code="not-ready", hints=["allow it more time"])
+
+    monkeypatch.setattr(tail, "regain", stay_away)
+    monkeypatch.setattr(tail, "wait_ready", wait)
+    heard = Heard()
+    here, away = (Member(Host(name), rank) for rank, name in enumerate(SERVER.hosts))
+    for member in (here, away):
+        member.begun = member.described = member.stopping = True
+    agent: Any = FakeAgent("k0", heard.log, [])
+    here.agent = agent
+    transport: Any = None
+    tail.Tail(Fleet((here, away), heard), SERVER, transport, "s", "restore", 0.0).run()
+
+    assert away.server == "unknown"
+    assert here.error is not None
+    assert (here.error.notes, here.error.hints) == (
+        (lives.ORIGINAL,),
+        ("see to k1 first: a part of the server belongs there",),
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from orchestrator.errors import HostError
@@ -20,10 +21,16 @@ DEBUG_LIFE = "this was the debug life: patched, and as `restart` of the session 
 ORIGINAL = "this was the original, started again the way it ran before the session"
 
 
-def say_which(error: HostError, life: str) -> HostError:
-    """The error of a start, with the note that says which of a server's lives it was."""
+def say_which(error: HostError, life: str, unreached: Sequence[str] = ()) -> HostError:
+    """The error of a start, with the note that says which of a server's lives it was.
+
+    `unreached` are the hosts whose part of it nobody can see: no more time makes up for them.
+    """
     if error.code in ("died", "not-ready"):
         error.notes = (*error.notes, life)
+    if unreached and error.code == "not-ready":
+        names = ", ".join(unreached)
+        error.hints = (f"see to {names} first: a part of the server belongs there",)
     return error
 
 

@@ -226,7 +226,8 @@ class Tail:
         return f"by hand on {member.name}: `{folder}{join(shown(life))}`"
 
     def _wait_ready(self, server: Server, begun: Sequence[Member]) -> Act:
-        if any(m.state == "unknown" for m in begun):
+        unreached = [m.name for m in begun if m.state == "unknown"]
+        if unreached:
             limit_s = min(server.ready.timeout_s, _HALF_READY_S)
             server = replace(server, ready=replace(server.ready, timeout_s=limit_s))
         # A first part that is not of this session is none that we stopped: it runs, or not.
@@ -249,7 +250,7 @@ class Tail:
                     lambda: all(m.server == "restored" for m in firsts),
                 )
             except HostError as error:
-                lives.say_which(error, lives.ORIGINAL)
+                lives.say_which(error, lives.ORIGINAL, unreached)
                 failed.set()
                 raise
             member.server = "restored"
