@@ -42,6 +42,7 @@ _JOURNAL = "[Journal]\nStorage=volatile\nReadKMsg=no\nAudit=no\nRuntimeMaxUse=16
 _BOOT = """set -e
 mount -t tmpfs none /run
 mount -t tmpfs none /usr/lib/systemd/system-generators
+mount -t tmpfs none /var/lib/systemd
 mount --bind "$0/units" /usr/lib/systemd/system
 mount --bind "$0/etc" /etc/systemd
 mount -t cgroup2 none /sys/fs/cgroup

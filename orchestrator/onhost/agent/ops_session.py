@@ -9,9 +9,10 @@ from typing import Any, Callable, Dict, Tuple
 from .files import claim, effective, files, probedir, shared, swap
 from .held import lease
 from .held.state import Context, SessionState
+from .proc import procfs
 from .refusal import Refusal
 from .server import life
-from .session import begin, guard, recover, staging, status, takeover
+from .session import begin, guard, logout, recover, staging, status, takeover
 
 Args = Dict[str, Any]
 Answer = Tuple[Any, bytes]
@@ -47,7 +48,10 @@ def op_begin(context: Context, args: Args, raw: bytes) -> Answer:
     """Begin a session; an agent holds one at a time."""
     if context.session is not None and _is_held(context.session):
         raise Refusal("exists", "this agent holds session `%s`" % context.session.name)
-    return _adopt(context, begin.begin(context.state_dir, args, guard.start))
+    value, _ = _adopt(context, begin.begin(context.state_dir, args, guard.start))
+    uid = os.geteuid()
+    mortal = procfs.user_name(uid) if logout.kills_all(uid) else None
+    return dict(value, ends_at_logout=mortal), b""
 
 
 def _is_held(session: SessionState) -> bool:

@@ -24,6 +24,11 @@ COMPARE = "compare the versions; `sgldbg revert --all --force` puts back the ori
 # The words of the agent for a file that is as it was.
 _BACK = ("reverted", "removed", "untouched")
 
+_ENDS_AT_LOGOUT = (
+    "the last logout of `{user}` ends every process of theirs, the guard as well"
+    " (KillUserProcesses=yes): `loginctl enable-linger {user}` lets it stay"
+)
+
 LifeOf = Callable[[Member], Life]
 
 
@@ -53,7 +58,9 @@ def begin(session_id: str, holder: str, lease_s: float, grace_s: float) -> Act:
                 host=member.name,
                 code="crash",
             )
-        return f"guard pid {value['guard']['pid']}"
+        said = f"guard pid {value['guard']['pid']}"
+        user = value.get("ends_at_logout")
+        return said if user is None else f"{said}; {_ENDS_AT_LOGOUT.format(user=user)}"
 
     return act
 

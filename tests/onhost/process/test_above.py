@@ -217,7 +217,7 @@ def test_our_own_programs_are_known(tmp_path: Path):
     """Agents and guards that started a server for somebody's session do not own it."""
     finder = make_command()
     (code,) = re.findall(r'-c "([^"]+)"', str(finder))
-    (guard, *_) = make_commands(str(tmp_path), 0, running=str(tmp_path / "none"))
+    (guard,) = make_commands(str(tmp_path), [])
     for argv in (["/usr/bin/python3", "-IS", "-c", code, "x"], guard):
         assert programs.Program(argv, frozenset()).is_holder
     assert not programs.Program(["python", "-c", "import sgldbg"], frozenset()).is_holder

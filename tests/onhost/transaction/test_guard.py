@@ -202,17 +202,6 @@ def test_it_outlives_its_own_code(place, tmp_path):
     assert place.changes() == []
 
 
-def test_a_scope_where_systemd_runs(tmp_path, monkeypatch):
-    """With systemd the guard gets a scope of its own, else it is started plainly."""
-    monkeypatch.setenv("PATH", str(tmp_path))
-    (tmp_path / "systemd-run").touch(0o755)
-    found = guard.make_commands("/d", 1000, running=str(tmp_path))
-    assert len(found) == 2
-    scope = [str(tmp_path / "systemd-run"), "--user", "--scope", "--quiet", "--collect", "--"]
-    assert found[0] == scope + found[1]
-    assert guard.make_commands("/d", 0, running=str(tmp_path / "absent")) == found[1:]
-
-
 def test_files_are_back_before_the_server_has_ended(place):
     """A debug life that takes its time to end keeps no file patched while it does."""
     main = place.start_server()

@@ -6,7 +6,6 @@ import contextlib
 import json
 import os
 import select
-import shutil
 import signal
 import subprocess
 import sys
@@ -23,7 +22,7 @@ from ..server import life, process
 
 # Everything that the guard will ever need is imported here: its zipapp and its interpreter's
 # library may be gone by the time it acts.
-from . import recover
+from . import logout, recover
 from .memory import Memory
 
 __all__ = ["main", "process", "start"]
@@ -47,11 +46,11 @@ _NO_LEASE = "the session's lease was lost"
 def start(directory: str) -> Dict[str, int]:
     """Start the guard of a session and return its `pid` and `start_time` once it watches.
 
-    In a scope of its own where systemd runs the host, so that the end of a login session does not
-    take it along; else, or where that fails, simply detached.
+    In a scope of its own where the end of a login session would else take it along; where it would
+    not, or where that fails, simply detached.
     """
     said = []
-    for command in make_commands(directory, os.geteuid()):
+    for command in make_commands(directory, logout.find_scope(os.geteuid())):
         answer = _ask(command)
         if "pid" in answer:
             return {"pid": answer["pid"], "start_time": answer["start_time"]}
@@ -59,16 +58,10 @@ def start(directory: str) -> Dict[str, int]:
     raise Refusal("guard-failed", "the guard could not be started: %s" % "; ".join(said))
 
 
-def make_commands(
-    directory: str, uid: int, running: str = "/run/systemd/system"
-) -> List[List[str]]:
-    """The command lines to try, best first. `running` is there where systemd runs the host."""
+def make_commands(directory: str, scope: List[str]) -> List[List[str]]:
+    """The command lines to try, best first; `scope` are the words that put one into a scope."""
     plain = [sys.executable, "-I", "-S", *_own_code(), directory]
-    scope = shutil.which("systemd-run")
-    if scope is None or not os.path.isdir(running):
-        return [plain]
-    user = ["--user"] if uid else []
-    return [[scope, *user, "--scope", "--quiet", "--collect", "--", *plain], plain]
+    return [[*scope, *plain], plain] if scope else [plain]
 
 
 def _own_code() -> List[str]:
