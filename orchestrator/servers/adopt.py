@@ -28,6 +28,9 @@ _APART = (
 )
 _CONNECT = "connect as that user, or as root: `user` of the host, or `enter: [sudo, -n]`"
 _UNIT = "launch: {{systemd: {0}}}"
+# The units of root's agent are the machine's: of root's own manager two commands tell.
+_ROOT = "root"
+_OWN_UNIT = "{{stop: [systemctl, --user, stop, {0}], start: [systemctl, --user, start, {0}]}}"
 _WRITE_DOWN = "write down the command line that it was started by: `launch: {command: [...]}`"
 
 Public = Mapping[str, Any]
@@ -186,30 +189,32 @@ def suggest(found: Public, *, adopting: bool) -> list[str]:
                 "or name a file for the restored server: `launch: {adopt: {output: FILE}}`"
             )
         return hints
-    return _suggest_for(found["supervisor"], found) if found["supervisor"] else _suggest(found)
+    return _suggest_for(found["owner"], found) if found["owner"] else _suggest(found)
 
 
-def _suggest_for(owner: str, found: Public) -> list[str]:
+def _suggest_for(owner: Mapping[str, Any], found: Public) -> list[str]:
     """What to write where somebody else would start the server again or ends with it."""
-    unit, whose = read_unit(owner)
-    if whose:
+    kind, unit, manager = owner["kind"], owner["unit"], owner["manager"]
+    if unit and manager == found["user"] == _ROOT:
+        return ["have its manager stop and start it: `launch: " + _OWN_UNIT.format(unit) + "`"]
+    if manager:
         return [f"connect as that user, and have systemd stop and start it: `{_UNIT.format(unit)}`"]
     if unit:
         return [f"have systemd stop and start it: `{_UNIT.format(unit)}`"]
-    if owner.startswith("supervisord"):
+    if owner["program"] == "supervisord":
         return ["have it stopped and started: `launch: " + _PAIR.format("supervisorctl") + "`"]
-    if owner.startswith("container "):
+    if kind == "container":
         return [
             "reach it from inside, with the container's name: `enter: [docker, exec, -i, NAME]` of"
             " the host; where it is the container's main process, have the container stopped and"
             " started: `launch: " + _PAIR.format("docker") + "`",
         ]
-    if found["pid"] == 1 or "main process of its container" in owner:
+    if found["pid"] == 1 or kind == "init":
         return [_OUTSIDE]
     if is_title(found):
         return [_WRITE_DOWN]
     hints = ["name the commands that stop and start it: `launch: {stop: [...], start: [...]}`"]
-    if found["why"].endswith("may start it again"):
+    if kind == "unsure":
         hints.append(
             "or start the server so that nothing waits for it: by `exec`, as the last command of a"
             " script, or with `setsid nohup ... &`"
@@ -233,14 +238,6 @@ def _suggest(found: Public) -> list[str]:
             " that it becomes by `exec`",
         ]
     return ["to have it started for the session, write `launch: {command: [...]}`"]
-
-
-def read_unit(owner: str) -> tuple[str, str]:
-    """The unit of an owner in words, and whose manager runs it where that is not ours to ask."""
-    if not owner.startswith("systemd unit "):
-        return "", ""
-    unit, _, whose = owner.removeprefix("systemd unit ").partition(" of ")
-    return unit, whose
 
 
 def is_title(found: Public) -> bool:

@@ -62,7 +62,6 @@ _EXEC_WRAPPERS = frozenset(
         *("setsid", "stdbuf", "taskset"),
     ]
 )
-_SCRIPTS = tuple(f"{shell} " for shell in ("sh", "bash", "dash", "zsh", "ksh", "ash"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,10 +236,10 @@ def _naming_owner(agent: AgentClient, server: Server, rank: int) -> Iterator[Non
 
 
 def _life_of(description: Mapping[str, Any]) -> Life:
-    script = description["wrapper"] or ""
     notes: tuple[str, ...] = ()
     # Of programs of other kinds nobody can tell whether they do more than wait.
-    if script.startswith(_SCRIPTS):
+    if description["is_script"]:
+        script = description["wrapper"]
         notes = (f"`{script}` waits for the server and is not started again with it",)
     return Life(tuple(description["argv"]), cwd=description["cwd"], notes=notes)
 

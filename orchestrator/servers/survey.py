@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from orchestrator.servers.adopt import DEFAULT_PORT, read_number, read_unit, suggest
+from orchestrator.servers.adopt import DEFAULT_PORT, read_number, suggest
 
 _SIZES = ("tp", "pp", "dp", "ep")
 
@@ -63,7 +63,7 @@ def read_sight(row: Mapping[str, Any], *, is_taken: bool = False) -> Sight:
         ranks=tuple(sorted(filter(None, (_find_rank(w["title"]) for w in row["workers"])))),
         gpus=None if row["gpus"] is None else tuple(row["gpus"]),
         logs=tuple(dict.fromkeys(files)),
-        elsewhere=_tell_elsewhere(outputs, row["supervisor"] or ""),
+        elsewhere=_tell_elsewhere(outputs, (row["owner"] or {}).get("unit")),
         run_by=row["supervisor"],
         wrapper=row["wrapper"],
         unsure=row["given"]["why"],
@@ -72,9 +72,8 @@ def read_sight(row: Mapping[str, Any], *, is_taken: bool = False) -> Sight:
     )
 
 
-def _tell_elsewhere(outputs: Sequence[Mapping[str, Any]], owner: str) -> str:
+def _tell_elsewhere(outputs: Sequence[Mapping[str, Any]], unit: str | None) -> str:
     """Where output goes that goes to no file, the error output's place last and so first named."""
-    unit, _ = read_unit(owner)
     places = {
         "pipe": "to a pipe",
         # systemd hands its services a socket of the journal's.

@@ -7,6 +7,7 @@ import hashlib
 import subprocess
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -35,6 +36,7 @@ ROW = {
     ],
     "gpus": [{"index": 0, "name": "NVIDIA H100", "used_mib": 70000}],
     "supervisor": None,
+    "owner": None,
     "wrapper": None,
     "readable": True,
     "restorable": True,
@@ -62,11 +64,17 @@ def test_everything_is_shown():
     assert "hush-hush" not in repr(asdict(sight))
 
 
+def owned(name: str, kind: str, **fields: str) -> dict[str, Any]:
+    """What stands in a row of an owned server."""
+    owner = {"kind": kind, "program": None, "unit": None, "manager": None, **fields}
+    return {"supervisor": name, "owner": owner, "why": f"{name} owns it"}
+
+
 @pytest.mark.parametrize(
     ("change", "lines"),
     [
         (
-            {"supervisor": "systemd unit kimi.service", "why": "systemd unit kimi.service owns it"},
+            owned("systemd unit kimi.service", "unit", unit="kimi.service"),
             [
                 "  run by systemd unit kimi.service",
                 "  cannot be adopted: systemd unit kimi.service owns it",
@@ -74,7 +82,7 @@ def test_everything_is_shown():
             ],
         ),
         (
-            {"supervisor": "supervisord (pid 3)", "why": "supervisord (pid 3) owns it"},
+            owned("supervisord (pid 3)", "supervisor", program="supervisord"),
             [
                 "  run by supervisord (pid 3)",
                 "  cannot be adopted: supervisord (pid 3) owns it",
@@ -83,7 +91,7 @@ def test_everything_is_shown():
             ],
         ),
         (
-            {"supervisor": "container 0123456789ab", "why": "container 0123456789ab owns it"},
+            owned("container 0123456789ab", "container"),
             [
                 "  run by container 0123456789ab",
                 "  cannot be adopted: container 0123456789ab owns it",
@@ -94,10 +102,8 @@ def test_everything_is_shown():
             ],
         ),
         (
-            {
-                "supervisor": "python watch.py (pid 3)",
-                "why": "python watch.py (pid 3) waits for it and may start it again",
-            },
+            owned("python watch.py (pid 3)", "unsure")
+            | {"why": "python watch.py (pid 3) waits for it and may start it again"},
             [
                 "  run by python watch.py (pid 3)",
                 "  cannot be adopted: python watch.py (pid 3) waits for it and may start it again",
@@ -129,15 +135,42 @@ def test_everything_is_shown():
             ],
         ),
         (
-            {
-                "supervisor": "systemd unit llm.service of kim's own manager",
-                "why": "systemd unit llm.service of kim's own manager owns it",
-            },
+            owned(
+                "systemd unit llm.service of kim's own manager",
+                "unit",
+                unit="llm.service",
+                manager="kim",
+            ),
             [
                 "  run by systemd unit llm.service of kim's own manager",
                 "  cannot be adopted: systemd unit llm.service of kim's own manager owns it",
                 "  hint: connect as that user, and have systemd stop and start it: `launch:"
                 " {systemd: llm.service}`",
+            ],
+        ),
+        (
+            owned(
+                "systemd unit llm.service of root's own manager",
+                "unit",
+                unit="llm.service",
+                manager="root",
+            )
+            | {"user": "root"},
+            [
+                "  run by systemd unit llm.service of root's own manager",
+                "  cannot be adopted: systemd unit llm.service of root's own manager owns it",
+                "  hint: have its manager stop and start it: `launch: {stop: [systemctl, --user,"
+                " stop, llm.service], start: [systemctl, --user, start, llm.service]}`",
+            ],
+        ),
+        (
+            owned("sh (pid 1), the main process of its container, which ends with it,", "init"),
+            [
+                "  run by sh (pid 1), the main process of its container, which ends with it",
+                "  cannot be adopted: sh (pid 1), the main process of its container, which ends"
+                " with it, owns it",
+                "  hint: name the commands that stop and start it, outside of the container:"
+                " `launch: {stop: [...], start: [...]}`",
             ],
         ),
         (
@@ -186,9 +219,9 @@ def test_what_to_write_instead(change, lines):
 @pytest.mark.parametrize(
     ("kinds", "owner", "told"),
     [
-        (("socket", "socket"), "systemd unit llm.service", "in the journal of llm.service"),
+        (("socket", "socket"), ("unit", "llm.service"), "in the journal of llm.service"),
         (("socket", "socket"), None, "to a socket"),
-        (("null", "pipe"), "supervisord (pid 3)", "to a pipe"),
+        (("null", "pipe"), ("supervisor", None), "to a pipe"),
         (("pipe", "tty"), None, "on a terminal"),
         (("unknown", "unknown"), None, "unknown"),
         (("null", "null"), None, "in no file"),
@@ -197,7 +230,8 @@ def test_what_to_write_instead(change, lines):
 def test_where_output_goes_that_goes_to_no_file(kinds, owner, told):
     """A reader of `hosts` looks for the log: a journal is one, and a pipe leads to somebody."""
     stdout, stderr = ({"kind": kind} for kind in kinds)
-    row = {**ROW, "stdout": stdout, "stderr": stderr, "supervisor": owner}
+    found = owner and {"kind": owner[0], "unit": owner[1]}
+    row = {**ROW, "stdout": stdout, "stderr": stderr, "owner": found}
     assert describe_sight(read_sight(with_given(row)))[3] == f"  logs {told}"
 
 

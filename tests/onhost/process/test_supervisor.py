@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import orchestrator
-from orchestrator.onhost.agent.proc import procfs
+from orchestrator.onhost.agent.proc import procfs, supervisor
 from orchestrator.onhost.agent.proc.describe import describe
 
 from .conftest import Stage
@@ -131,3 +131,62 @@ def test_a_shell_in_which_somebody_types(stage: Stage, tmp_path):
     finally:
         os.close(person)
         os.close(terminal)
+
+
+ROOTS_OWN = "0::/user.slice/user-0.slice/user@0.service/app.slice/llm.service"
+MACHINES = "0::/system.slice/llm.service"
+SHOW = "--no-ask-password show --property=MainPID -- llm.service\n"
+NAMELESS = "0::/user.slice/user-4242.slice/user@4242.service/app.slice/llm.service"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="which manager is asked depends on who asks: root")
+@pytest.mark.parametrize(
+    ("cgroup", "script", "asked", "owned", "manager"),
+    [
+        (MACHINES, "echo MainPID=$SERVER", SHOW, "systemd unit llm.service owns it", None),
+        (MACHINES, "echo MainPID=0", SHOW, "systemd unit llm.service owns it", None),
+        (MACHINES, "echo MainPID=1", SHOW, None, None),
+        (
+            MACHINES,
+            "echo Failed to connect to bus: No such file >&2; exit 1",
+            SHOW,
+            "systemd unit llm.service may own it, which nobody says: Failed to connect to bus: No"
+            " such file",
+            None,
+        ),
+        (
+            ROOTS_OWN,
+            "echo MainPID=$SERVER",
+            f"--user {SHOW}",
+            "systemd unit llm.service of root's own manager owns it",
+            "root",
+        ),
+        (ROOTS_OWN, "echo MainPID=1", f"--user {SHOW}", None, None),
+        (
+            NAMELESS,
+            "echo MainPID=1",
+            "",
+            "systemd unit llm.service of 4242's own manager may own it, which nobody says: another"
+            " user's manager does not answer us",
+            "4242",
+        ),
+    ],
+)
+def test_a_unit_that_runs_the_server(
+    stage: Stage, tmp_path: Path, monkeypatch, cgroup, script, asked, owned, manager
+):
+    """The manager that runs a unit is asked whether that started the server; silence is told."""
+    server = stage.spawn("")
+    tool = tmp_path / "systemctl"
+    tool.write_text(f'#!/bin/sh\necho "$*" >>{tmp_path}/asked\n{script}\n')
+    tool.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.setenv("SERVER", str(server.pid))
+    monkeypatch.setattr(supervisor, "read_cgroups", lambda pid: [cgroup])
+    monkeypatch.setattr(supervisor, "read_own", lambda: ["0::/"])
+    found = describe(server.pid)
+    said = tmp_path / "asked"
+    assert (said.read_text() if said.exists() else "") == asked
+    unit = None if owned is None else "llm.service"
+    kind = {"kind": "unit", "program": None, "unit": unit, "manager": manager}
+    assert (found["why"], found.get("owner")) == (owned or "", kind if owned else None)

@@ -40,7 +40,9 @@ _PUBLIC = (
     "stderr",
     "cgroup",
     "supervisor",
+    "owner",
     "wrapper",
+    "is_script",
     "strangers",
     "namespaces",
     "readable",
@@ -48,6 +50,8 @@ _PUBLIC = (
     "needs_output",
     "why",
 )
+# What of an owner decides what to write into the inventory.
+_OWNER = ("kind", "program", "unit", "manager")
 _NULL = os.makedev(1, 3)
 _SHOWN_OUTPUT = ("kind", "path")
 
@@ -164,7 +168,7 @@ def judge(description: Description) -> Description:
     which sockets and files are its own has to be seen all the same.
     """
     if description.get("way"):
-        why = _tell_unreadable(description)
+        why = "" if description["readable"] else _tell_unreadable(description)
         description.update(needs_output=False, why=why, restorable=not why)
         return description
     why = _why_not(description)
@@ -245,12 +249,15 @@ def _read_neighbours(pid: int, processes: Dict[int, procfs.Stat]) -> Description
     """Who stands above and below a process."""
     package = below.find_package(pid)
     found = supervisor.find_supervisor(pid, processes)
+    # Of an owner nobody can say that it is not started again.
+    wrapper = None if found else owner.find_wrapper(pid, processes)
     family = below.find_family(pid, package, processes)
     return {
         "supervisor": found and found.name,
         "owned": found and found.why,
-        # Of an owner nobody can say that it is not started again.
-        "wrapper": None if found else owner.find_wrapper(pid, processes),
+        "owner": found and {name: getattr(found, name) for name in _OWNER},
+        "wrapper": wrapper and wrapper.name,
+        "is_script": wrapper and wrapper.is_script,
         "strangers": below.find_strangers(pid, package, processes) or None,
         # Workers whose main process dies before it is stopped are known by this alone.
         "tree": [[s.pid, s.start_time] for s in family if s.alive],
@@ -307,7 +314,7 @@ def _why_not(description: Description) -> str:
     """The first reason, other than its output, why it could not be started again as it was."""
     if description.get("pid") == 1:
         return "it is process 1 of its container, which ends with it"
-    if "environ" not in description:
+    if not description["readable"]:
         return _tell_unreadable(description)
     if description.get("namespaces") and not description.get("owned"):
         told = namespaces.tell(description["namespaces"])
@@ -328,8 +335,6 @@ def _why_not(description: Description) -> str:
 
 
 def _tell_unreadable(description: Description) -> str:
-    if "environ" in description:
-        return ""
     return "it belongs to %s, whose processes we may not read" % description.get("user", "?")
 
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
 from typing import Dict, List, Optional
 
 from . import procfs
-from .above import owner
+from .above import owner, systemctl
 
 _RUNTIMES = re.compile(r"[/-](docker|libpod|cri-containerd|crio|lxc|nerdctl|kubepods)\b")
 _CONTAINER_ID = re.compile(r"[0-9a-f]{64}")
@@ -71,22 +70,19 @@ def find_supervisor(pid: int, processes: Dict[int, procfs.Stat]) -> Optional[own
     if container and container != find_container(read_own()):
         return _owns("container", container)
     found, chain = owner.find(pid, processes)
-    if found is not None and found.kind in ("supervisor", "container"):
+    if found is not None and found.kind in ("supervisor", "init"):
         return found
-    unit, uid = find_unit(cgroups), find_manager(cgroups)
-    if unit and unit != find_unit(read_own()) and _runs_it(unit, uid, [pid, *chain]):
-        whose = "" if uid in (None, os.geteuid()) else " of %s's own manager" % _name_user(uid)
-        return _owns("unit", "systemd unit %s%s" % (unit, whose))
+    unit = find_unit(cgroups)
+    if unit and unit != find_unit(read_own()):
+        owning = _ask_unit(unit, find_manager(cgroups), [pid, *chain])
+        if owning is not None:
+            return owning
     if found is not None:
         return found
     ancestors = procfs.find_ancestors(pid, processes)
     if pid != 1 and processes[pid].sid == 1 and any(stat.pid == 1 for stat in ancestors):
-        return _owns("container", owner.container_main())
+        return _owns("init", owner.container_main())
     return None
-
-
-def _name_user(uid: Optional[int]) -> str:
-    return "?" if uid is None else procfs.user_name(uid)
 
 
 def _owns(kind: str, name: str) -> owner.Owner:
@@ -99,25 +95,22 @@ def read_own() -> List[str]:
     return procfs.to_text(data).splitlines()
 
 
-def _runs_it(unit: str, uid: Optional[int], family: List[int]) -> bool:
-    """Whether the unit's main process is the server or above it; true where nobody can tell.
+def _ask_unit(unit: str, uid: Optional[int], family: List[int]) -> Optional[owner.Owner]:
+    """The unit, unless its main process is neither the server nor above it.
 
-    `uid` is the user whose own manager has to be asked; that of somebody else answers nobody.
+    `uid` is the user whose own manager runs it. Where nobody can tell, the unit may own it.
     """
-    if uid not in (None, os.geteuid()):
-        return True
-    scope = [] if uid is None else ["--user"]
-    command = ["systemctl", *scope, "show", "--property=MainPID", unit]
-    try:
-        done = subprocess.run(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            timeout=5,
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return True
-    text = done.stdout.decode("ascii", "replace").strip().partition("=")[2]
-    main = int(text) if text.isdigit() else 0
-    return done.returncode != 0 or main == 0 or main in family
+    # What root has systemd do, the machine's manager does.
+    is_asked = uid is None or uid == os.geteuid() != 0
+    manager = None if is_asked or uid is None else procfs.user_name(uid)
+    whose = " of %s's own manager" % manager if manager else ""
+    name = "systemd unit %s%s" % (unit, whose)
+    done = systemctl.ask_main(unit, uid)
+    main = int(done.out) if done.out.isdigit() else None
+    if done.code != 0 or main is None:
+        why = "%s may own it, which nobody says: %s" % (name, done.said)
+    elif main == 0 or main in family:
+        why = "%s owns it" % name
+    else:
+        return None
+    return owner.Owner("unit", name, why, unit=unit, manager=manager)

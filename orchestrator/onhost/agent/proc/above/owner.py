@@ -14,14 +14,26 @@ _SCRIPT_BYTES = 64 << 10
 
 
 class Owner(NamedTuple):
-    """`name` is a process in words, `why` what stands in the way of adopting the server.
+    """`name` is a process or a unit in words, `why` what stands in the way of adopting the server.
 
-    `kind` is `supervisor`, `loop`, `container`, or `unsure` for what may be no more than a wrapper.
+    `kind` is `supervisor` (`program` says which), `loop`, `unit` (of systemd: `unit`, and
+    `manager`, the user whose own manager runs it where that is not the one that we ask),
+    `container`, `init` (the main process of one), or `unsure` for what may be a mere wrapper.
     """
 
     kind: str
     name: str
     why: str
+    program: Optional[str] = None
+    unit: Optional[str] = None
+    manager: Optional[str] = None
+
+
+class Wrapper(NamedTuple):
+    """A program that waits for a server, in words, and whether it is a script of a shell."""
+
+    name: str
+    is_script: bool
 
 
 class Above(NamedTuple):
@@ -56,8 +68,8 @@ def find(pid: int, processes: Processes) -> Above:
     return Above(None, chain)
 
 
-def find_wrapper(pid: int, processes: Processes) -> Optional[str]:
-    """A program that waits for this process and ends with it, in words; it is not started again.
+def find_wrapper(pid: int, processes: Processes) -> Optional[Wrapper]:
+    """A program that waits for this process and ends with it; it is not started again.
 
     Shells in which somebody types, terminals and whoever took in an orphan do not count.
     """
@@ -70,7 +82,9 @@ def find_wrapper(pid: int, processes: Processes) -> Optional[str]:
         return None
     if package is not None and below.is_main(parent.pid, package):
         return None
-    return None if _is_typed_in(program, parent.pid) else name_process(parent.pid)
+    if _is_typed_in(program, parent.pid):
+        return None
+    return Wrapper(name_process(parent.pid), program.is_shell)
 
 
 def name_process(pid: int) -> str:
@@ -98,7 +112,7 @@ def _judge(
     known = program.find_supervisor()
     if known is not None and not (parent.pid == 1 and _may_be_taken_in(known, child)):
         name = "%s (pid %d)" % (known, parent.pid)
-        return Owner("supervisor", name, "%s owns it" % name)
+        return Owner("supervisor", name, "%s owns it" % name, program=known)
     if program.is_holder or _took_in(parent, child):
         return _OVER
     if package is not None and below.is_main(parent.pid, package):
@@ -152,7 +166,7 @@ def _judge_first(
         return _OVER  # what runs in its own process session ends with it: see supervisor.py
     if program.names & programs.INITS and program.argv[-len(argv) :] == list(argv):
         name = container_main()
-        return Owner("container", name, "%s owns it" % name)
+        return Owner("init", name, "%s owns it" % name)
     written = _read_program(program.argv)
     return _unsure(1) if written and _mentions(written, argv) else _OVER
 

@@ -8,8 +8,8 @@ import re
 from typing import Mapping, Optional, Sequence
 
 from ...proc import procfs
+from ...proc.above import systemctl
 from ...refusal import Refusal
-from . import systemctl
 
 # Drop-ins are read in the order of their names, whatever directory they lie in; later ones win.
 _NAME = "zz-sgldbg.conf"

@@ -8,11 +8,12 @@ import time
 from typing import Any, Dict, List, Mapping, Optional, Set
 
 from ...proc import below, mains, procfs
+from ...proc.above import systemctl
 from ...proc.above.owner import name_process
 from ...proc.launch import Change, find_outputs
 from ...proc.supervisor import read_cgroups
 from ...refusal import Refusal
-from . import dropin, systemctl
+from . import dropin
 
 # `StandardOutput=append:` came with 240.
 _OLDEST = 240

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import subprocess
-from typing import Dict, NamedTuple, Sequence
+from typing import Dict, NamedTuple, Optional, Sequence
 
-from ...proc import procfs
 from ...refusal import Refusal
+from .. import procfs
 
 ANSWER_S = 10.0
 # Units that systemd stops along with one.
@@ -67,7 +67,23 @@ def must(words: Sequence[str], what: str) -> None:
 
 def ctl(words: Sequence[str], timeout_s: float = ANSWER_S) -> Done:
     """A user's own manager is asked by everybody but root."""
-    scope = ["--user"] if os.geteuid() else []
+    return _tell(words, timeout_s, is_users=os.geteuid() != 0)
+
+
+def ask_main(unit: str, uid: Optional[int]) -> Done:
+    """The number of a unit's main process, as text, of the machine's manager or that user's own.
+
+    That of another user answers nobody, and is not asked.
+    """
+    if uid not in (None, os.geteuid()):
+        return Done(-1, "", "another user's manager does not answer us")
+    words = ["show", "--property=MainPID", "--", unit]
+    done = _tell(words, ANSWER_S, is_users=uid is not None)
+    return done._replace(out=parse(done.out).get("MainPID", ""))
+
+
+def _tell(words: Sequence[str], timeout_s: float, is_users: bool) -> Done:
+    scope = ["--user"] if is_users else []
     return run(["systemctl", *scope, "--no-ask-password", *words], timeout_s)
 
 
