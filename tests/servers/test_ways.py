@@ -204,18 +204,29 @@ def test_a_stop_command_that_takes_another_server_along(bench: Bench, port, tmp_
     prepare(tmp_path, monkeypatch, way.root)
     way.start()
     foreign = bench.run("--port", "0")
+    watched = bench.run("--port", "0", "--mode", "silent")
     control = bench.folder / "ctl"
-    # A child of the tests stays a zombie until they ask for it.
-    also = f"kill {foreign.pid}; until grep -q ') Z' /proc/{foreign.pid}/stat; do sleep 0.02; done"
+    # A child of the tests stays a zombie until they ask for it. Somebody starts one of them anew.
+    also = f"""
+    kill {foreign.pid} {watched.pid}
+    for pid in {foreign.pid} {watched.pid}; do
+        until grep -q ') Z' /proc/$pid/stat; do sleep 0.02; done
+    done
+    READY={bench.folder}/again setsid {shlex.join(bench.argv("--port", "0", "--mode", "silent"))} &
+    echo $! >again.pid
+    until test -e again; do sleep 0.02; done"""
     control.write_text(control.read_text().replace("stop)\n", f"stop)\n    {also}\n"))
     with open_driver(way) as driver:
         driver.begin()
         value = driver.stop("original")
         note_all(bench)
     note_all(bench)
-    assert value["notes"] == [
-        f"process {foreign.pid} ({bench.title}) ended as well, which the session was not about"
-    ]
+    again = int((bench.folder / "again.pid").read_text())
+    assert set(value["notes"]) == {
+        f"process {foreign.pid} ({bench.title}) ended as well, which the session was not about",
+        f"process {watched.pid} ({bench.title}) ended as well, which the session was not about;"
+        f" process {again} runs in its place",
+    }
 
 
 def test_a_unit_takes_others_along(unit: Way):

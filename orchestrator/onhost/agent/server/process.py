@@ -110,7 +110,7 @@ def stop(
         "seconds": round(time.monotonic() - began, 3),
         "left": left,
         "shm": removed,
-        "notes": shared + twin.tell_ended(others),
+        "notes": shared + twin.tell_ended(others, began_at),
     }
 
 

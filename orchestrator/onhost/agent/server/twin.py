@@ -78,8 +78,8 @@ def _find_back(facts: Facts) -> float:
     return lease.now_s() - (time.time() - max(changed)) if changed else 0.0
 
 
-def list_others(way: Optional[Known], ours: Set[int]) -> Dict[Key, str]:
-    """Servers of the same package that are none of ours, in words, where others stop ours.
+def list_others(way: Optional[Known], ours: Set[int]) -> Dict[Key, Known]:
+    """How the servers of the same package run that are none of ours, where others stop ours.
 
     A command of the user's may stop more than it should, and only its effect can tell.
     """
@@ -87,16 +87,32 @@ def list_others(way: Optional[Known], ours: Set[int]) -> Dict[Key, str]:
         return {}
     processes = procfs.read_all()
     heads = [pid for pid in below.find_heads(way["package"], processes) if pid not in ours]
+    return {(pid, processes[pid].start_time): _read_known(pid) for pid in heads}
+
+
+def tell_ended(others: Mapping[Key, Known], since: int) -> List[str]:
+    """Those of `list_others` that are gone now, in words, and what runs in their place since."""
+    told = []
+    for key, known in others.items():
+        if is_alive(*key):
+            continue
+        text = "%s ended as well, which the session was not about" % known["name"]
+        again = [stat.pid for stat in _list_begun(since) if _is_like(stat.pid, known)]
+        told.append(text + "".join("; process %d runs in its place" % pid for pid in again[:1]))
+    return told
+
+
+def _read_known(pid: int) -> Known:
     return {
-        (pid, processes[pid].start_time): "process %d (%s)" % (pid, procfs.read_title(pid))
-        for pid in heads
+        "name": "process %d (%s)" % (pid, procfs.read_title(pid)),
+        "argv": procfs.parse_strings(procfs.read_cmdline(pid)),
+        "cwd": procfs.read_link("/proc/%d/cwd" % pid),
+        "namespaces": find_foreign(pid),
     }
 
 
-def tell_ended(others: Mapping[Key, str]) -> List[str]:
-    """Those of `list_others` that are gone now, in words."""
-    gone = [name for key, name in others.items() if not is_alive(*key)]
-    return ["%s ended as well, which the session was not about" % name for name in gone]
+def _list_begun(since: int) -> List[procfs.Stat]:
+    return [s for s in procfs.read_all().values() if s.start_time >= since and s.alive]
 
 
 def find_successors(known: Known, ours: Set[int], since: int) -> List[str]:
@@ -106,10 +122,8 @@ def find_successors(known: Known, ours: Set[int], since: int) -> List[str]:
     the port when the debug life wants it, and is named then.
     """
     found: List[str] = []
-    for stat in procfs.read_all().values() if known.get("argv") else ():
-        if stat.start_time < since or stat.pid in ours or not stat.alive:
-            continue
-        if _is_like(stat.pid, known):
+    for stat in _list_begun(since) if known.get("argv") else ():
+        if stat.pid not in ours and _is_like(stat.pid, known):
             parent = owner.name_process(stat.ppid) if stat.ppid > 1 else "somebody"
             found.append("process %d was started in its place by %s" % (stat.pid, parent))
     return found
