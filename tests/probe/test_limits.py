@@ -154,6 +154,8 @@ def test_equal_keys_of_two_types_are_two_keys(shop: Workshop, key: str) -> None:
     assert [type(v) for v in done.values()] == [int, bool, int, bool]
 
 
+# The text by which 300 times an `a` is known.
+LONG = """ "'" + 'a' * 60 + "'...... #cd335c824d7d" """.strip()
 ALIKE = {
     "text": ["'a' * 300", "'a' * 299 + 'b'", "'a' * 300"],
     "list": ["[1] * 8 + [2]", "[1] * 8 + [3]", "[1] * 8 + [2]"],
@@ -165,8 +167,35 @@ ALIKE = {
         "{n: n for n in range(9)}",
     ],
     "flag": ["Flag(3)", "Flag(5)", "Flag(3)"],
+    "class": ["int", "str", "int"],
+    "classes in a list": ["[Flag]", "[enum.Enum]", "[Flag]"],
+    "function": ["len", "print", "len"],
+    "number of numpy's": ["int64(1)", "int64(2)", "int64(1)"],
+    "numbers of numpy's": ["[int64(1)]", "[int64(2)]", "[int64(1)]"],
+    "range": ["range(3)", "range(4)", "range(3)"],
+    "slice": ["slice(3)", "slice(4)", "slice(3)"],
+    "complex": ["1j", "2j", "1j"],
+    "bytes that change": ["bytearray(b'a')", "bytearray(b'b')", "bytearray(b'a')"],
+    "deque": ["collections.deque([1])", "collections.deque([2])", "collections.deque([1])"],
+    "keys of a dict": ["{1: 2}.keys()", "{2: 2}.keys()", "{1: 2}.keys()"],
+    "nothing": ["set()", "{}", "set()"],
+    "number and its text": ["0.5", "'0.5'", "0.5"],
+    "no number and its text": ["float('nan')", "'nan'", "float('nan')"],
+    "list and its text": ["[1]", "'[1]'", "[1]"],
+    "member and its text": ["Flag(1)", "'Flag.A'", "Flag(1)"],
+    "long text and how it is shown": ["'a' * 300", LONG, "'a' * 300"],
     "beyond what is looked at": ["[0] * 5000 + [1]", "[0] * 5001", "(0,) * 5001"],
 }
+
+
+NAMES = """
+import collections, enum
+class Flag(enum.Flag): A, B, C = 1, 2, 4
+class int64:
+    __module__ = "numpy"
+    def __init__(self, number): self.number = number
+    def item(self): return self.number
+"""
 
 
 @pytest.mark.parametrize("name", ALIKE)
@@ -174,7 +203,7 @@ def test_keys_that_are_alike_in_short_are_told_apart(shop: Workshop, name: str) 
     """A record for each distinct value, though its text is shortened; none for one seen before."""
     shop.put(once_per=["x"], capture=["y"], limit=None)
     calls = "".join(f"model.f({value}, {n})\n" for n, value in enumerate(ALIKE[name]))
-    done = shop.run("import enum\nclass Flag(enum.Flag): A, B, C = 1, 2, 4\n" + calls)
+    done = shop.run(NAMES + calls)
     assert done.code == 0
     assert [r.values["y"] for r in done.of("hit")] == (
         [0, 2] if name == "beyond what is looked at" else [0, 1]

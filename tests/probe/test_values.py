@@ -10,7 +10,7 @@ import pytest
 from tests.probe.workshop import Workshop
 
 HOSTILE = """
-import enum
+import collections, enum
 class Evil:
     def __repr__(self): raise SystemExit("repr")
     __str__ = __bool__ = __len__ = __iter__ = __hash__ = __eq__ = __repr__
@@ -25,6 +25,18 @@ class Meta(type):
     @property
     def shape(cls): raise SystemExit("shape")
 class Odd(metaclass=Meta): pass
+class int64:
+    __module__ = "numpy"
+    def __init__(self, number): self.number = number
+    def item(self): return self.number
+class longdouble(int64):
+    __module__ = "numpy"
+    def item(self): return self
+    def __str__(self): return "1.25"
+class ndarray:
+    __module__ = "numpy"; shape = (2, 3); dtype = "int64"
+class Meets:
+    def way(self): pass
 class Mode(enum.IntEnum):
     EXTEND = 1
 class Boom(Exception):
@@ -61,7 +73,26 @@ CASES: dict[str, Any] = {
     "[Mode.EXTEND]": {"t": "list", "text": "[Mode.EXTEND]"},
     "Evil()": {"t": "Evil", "text": "<__main__.Evil>"},
     "[Evil()]": {"t": "list", "text": "[<__main__.Evil>]"},
-    "Odd": {"t": "Meta", "text": "<__main__.Meta>"},
+    "Odd": {"t": "Meta", "text": "<class __main__.Odd>"},
+    "int": {"t": "type", "text": "<class builtins.int>"},
+    "[Evil, len, boom]": {
+        "t": "list",
+        "text": "[<class __main__.Evil>, <function builtins.len>, <function __main__.boom>]",
+    },
+    "Meets().way": {"t": "method", "text": "<function __main__.Meets.way>"},
+    "int64(5)": 5,
+    "longdouble(5)": "1.25",
+    "(int64(5), [int64(6.5)], longdouble(7))": {"t": "tuple", "text": "(5, [6.5], '1.25')"},
+    "[ndarray()]": {"t": "list", "text": "[array(2, 3)]"},
+    "3 + 4j": {"t": "complex", "text": "(3+4j)"},
+    "range(2, 9)": {"t": "range", "text": "range(2, 9, 1)"},
+    "slice(None, int64(4))": {"t": "slice", "text": "slice(None, 4, None)"},
+    "bytearray(b'ab')": {"t": "bytearray", "text": "bytearray(b'ab')"},
+    "[set(), {}, frozenset()]": {"t": "list", "text": "[set(), {}, frozenset()]"},
+    "collections.deque([1, 2])": {"t": "deque", "text": "deque[1, 2]"},
+    "{'a': 1}.keys()": {"t": "dict_keys", "text": "keys['a']"},
+    "{'a': 1}.values()": {"t": "dict_values", "text": "values[1]"},
+    "{'a': 1}.items()": {"t": "dict_items", "text": "items[('a', 1)]"},
     "Lying([1, 2])": {"t": "Lying", "text": "[1, 2]"},
     "Text('abc')": {"t": "Text", "text": "'abc'"},
     "nested": {"t": "list", "text": "[[[<builtins.list>]]]"},

@@ -7,8 +7,8 @@ import time
 from typing import Any, Dict, List, Optional, Tuple
 
 from .records import emit
-from .rendering import TEXT, describe, is_tensor, key_text, show
-from .sites import Code, Site, with_types
+from .rendering import TEXT, Key, describe, is_scalar, is_tensor, key_text, plain_of, show
+from .sites import SIMPLE, Code, Site, with_types
 from .state import CUT, LIVE, STATE
 from .tensors import measure, read_tensor
 from .worker import find_ranks, is_idle, is_in_graph, read_requests
@@ -118,7 +118,7 @@ def observe(site: Site, glob: Dict[str, Any], loc: Dict[str, Any], keys: Any) ->
         site.name,
         note="not counted: " + note if note else "",
         v=values,
-        key=[show(key) for key in keys],
+        key=[key if type(key) is Key else show(key) for key in keys],
         e=errors,
         x=results,
         req=read_requests(loc),
@@ -139,15 +139,25 @@ def key_of(code: Code, glob: Dict[str, Any], loc: Dict[str, Any]) -> Any:
     """A key that can be kept: never a tensor, never an object of the server's."""
     try:
         value = code.value(glob, loc)
+        value = value if type(value) in SIMPLE else single_of(value)
         kind = type(value)
-        if kind is int or kind is str or kind is bool or value is None:
-            return value if kind is not str or len(value) <= TEXT else key_text(value)
-        numel = getattr(value, "numel", None) if is_tensor(kind) else None
-        return key_text(value.item() if numel is not None and numel() == 1 else value)
+        if kind is str and len(value) > TEXT:
+            return key_text(value)
+        is_plain = kind in SIMPLE or (kind is float and value == value)  # NaN equals nothing
+        return value if is_plain else key_text(value)
     except BaseException as error:
         if is_the_servers(error):
             raise
-        return "error: " + describe(error)
+        return Key("error: " + describe(error))
+
+
+def single_of(value: Any) -> Any:
+    """The number that a tensor of one element, or a number of numpy's, holds; else the value."""
+    kind = type(value)
+    if is_scalar(kind):
+        return plain_of(value)
+    numel = getattr(value, "numel", None) if is_tensor(kind) else None
+    return value.item() if numel is not None and numel() == 1 else value
 
 
 def is_the_servers(error: BaseException) -> bool:

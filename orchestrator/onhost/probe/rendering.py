@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import collections
 import enum
 import hashlib
 import itertools
 import math
 import sys
+import types
 from typing import Any, List, NamedTuple, Tuple
 
 TEXT = 200  # characters of any text from the server
@@ -30,7 +32,16 @@ CONTAINERS: Tuple[Tuple[Any, str, str], ...] = (
     (dict, "{", "}"),
     (set, "{", "}"),
     (frozenset, "{", "}"),
+    (collections.deque, "deque[", "]"),
+    (type({}.keys()), "keys[", "]"),
+    (type({}.values()), "values[", "]"),
+    (type({}.items()), "items[", "]"),
 )
+FUNCTIONS = (types.FunctionType, types.BuiltinFunctionType)
+
+
+class Key(str):
+    """Our text of a value that is kept as no scalar: no text of the server's is taken for it."""
 
 
 def is_tensor(kind: type) -> bool:
@@ -52,13 +63,24 @@ def show(value: Any) -> Any:
         return {"t": "str", "text": value[:TEXT], "len": len(value)}
     if enum.Enum in kind.__mro__:
         return {"t": "enum", "text": text_of(value)}
-    if kind.__module__ == "numpy" and kind.__name__ != "ndarray" and hasattr(kind, "item"):
-        return show(value.item())
+    if is_scalar(kind):
+        return show(plain_of(value))
     if is_array(kind):
         shape = [int(size) for size in value.shape]
         dtype = str(getattr(value, "dtype", ""))[:40]
         return {"t": "tensor", "shape": shape, "dtype": dtype, "why": "not a torch tensor"}
     return {"t": kind.__name__, "text": text_of(value)[:TEXT]}
+
+
+def is_scalar(kind: type) -> bool:
+    """One of numpy's own numbers, which are no numbers of Python's."""
+    return kind.__module__ == "numpy" and kind.__name__ != "ndarray" and hasattr(kind, "item")
+
+
+def plain_of(scalar: Any) -> Any:
+    """Python's number of the same value; a `longdouble` has none and is named by its text."""
+    plain = scalar.item()
+    return plain if type(plain) is not type(scalar) else str(scalar)
 
 
 def is_array(kind: type) -> bool:
@@ -73,13 +95,13 @@ def text_of(value: Any, limits: Limits = SHORT) -> str:
     return render(value, limits, 0, [limits.nodes])
 
 
-def key_text(value: Any) -> str:
+def key_text(value: Any) -> Key:
     """A text that differs where values do: a shortened one ends with a digest of the whole."""
     short, whole = text_of(value), text_of(value, WHOLE)
     if short == whole and len(short) <= TEXT:
-        return short
+        return Key(short)
     digest = hashlib.blake2b(whole.encode("utf-8", "backslashreplace"), digest_size=6).hexdigest()
-    return "%s... #%s" % (short[: TEXT - 20], digest)
+    return Key("%s... #%s" % (short[: TEXT - 20], digest))
 
 
 def render(value: Any, limits: Limits, depth: int, left: List[int]) -> str:
@@ -99,18 +121,51 @@ def render(value: Any, limits: Limits, depth: int, left: List[int]) -> str:
         return int.__repr__(value) if bits < 256 else "int of %d bits" % bits
     if float in kind.__mro__:
         return float.__repr__(value)
-    for base in (str, bytes):
+    for base in (str, bytes, bytearray):
         if base in kind.__mro__:
             start = base.__getitem__(value, slice(0, limits.text))
             return repr(start) + ("..." if base.__len__(value) > limits.text else "")
-    if is_tensor(kind):
-        return "tensor(%s)" % ", ".join(str(int(size)) for size in value.shape)
+    if is_tensor(kind) or (kind.__module__ == "numpy" and kind.__name__ == "ndarray"):
+        noun = "tensor" if is_tensor(kind) else "array"
+        return "%s(%s)" % (noun, ", ".join(str(int(size)) for size in value.shape))
+    if is_scalar(kind):
+        return render(plain_of(value), limits, depth, left)
     if kind.__module__ == "torch" and kind.__name__ in ("dtype", "device", "layout"):
         return str(value)
-    for base, start, end in CONTAINERS if depth < limits.depth and left[0] > 0 else ():
-        if base in kind.__mro__:
-            return start + render_items(base, value, limits, depth + 1, left) + end
-    return "<%s.%s>" % (kind.__module__, kind.__qualname__)
+    if depth < limits.depth and left[0] > 0:
+        for base, start, end in CONTAINERS:
+            if base in kind.__mro__:
+                if base in (set, frozenset) and not base.__len__(value):
+                    return "%s()" % base.__name__  # `{}` is a dict
+                return start + render_items(base, value, limits, depth + 1, left) + end
+        if kind is range or kind is slice:
+            bounds = (value.start, value.stop, value.step)
+            inside = render_items(tuple, bounds, limits, depth + 1, left)
+            return "%s(%s)" % (kind.__name__, inside)
+    return render_name(value)
+
+
+def render_name(value: Any) -> str:
+    """A class, a function, or of all else the class, by name; no metaclass is asked."""
+    kind = type(value)
+    if complex in kind.__mro__:
+        return complex.__repr__(value)
+    if type in kind.__mro__:
+        return "<class %s>" % class_name(value)
+    if kind is types.MethodType:
+        value, kind = value.__func__, type(value.__func__)
+    if kind in FUNCTIONS:
+        return "<function %s>" % dotted(value.__module__, value.__qualname__)
+    return "<%s>" % class_name(kind)
+
+
+def class_name(kind: type) -> str:
+    own = type.__dict__
+    return dotted(own["__module__"].__get__(kind), own["__qualname__"].__get__(kind))
+
+
+def dotted(module: Any, name: Any) -> str:
+    return ".".join(part if type(part) is str else "?" for part in (module, name))
 
 
 def render_items(base: Any, value: Any, limits: Limits, depth: int, left: List[int]) -> str:
