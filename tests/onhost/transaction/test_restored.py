@@ -95,13 +95,17 @@ def test_one_that_was_started_on_planned_bytes(place):
 def test_which_processes_may_run_planned_bytes(
     tmp_path, monkeypatch, boots, known, start_s, planned
 ):
-    """Those that began after the first swap and before the last file was back."""
+    """Those that began after the first swap and before the last file was back.
+
+    When that was the file system says by its own clock, which is nobody else's.
+    """
     path = tmp_path / "x.py"
     path.touch()
+    modified_ns, mode = tmp_path.stat().st_mtime_ns, tmp_path.stat().st_mode
     boot = "first" if boots == "same" else "second"
     monkeypatch.setattr(lease, "read_boot_id", lambda: boot)
-    monkeypatch.setattr(lease, "now_s", lambda: 100.0)
-    monkeypatch.setattr("time.time", lambda: path.stat().st_ctime + 60.0)  # changed at 40
+    monkeypatch.setattr(lease, "now_s", lambda: 40.0)  # and changed just now
+    monkeypatch.setattr("time.time", lambda: path.stat().st_ctime + 600.0)
     planned_file = {"file": "x.py", "path": str(path), "shown": str(path), "size": 0, "stat": {}}
     shas = {"before_sha256": "b", "after_sha256": "a"}
     plan = {"root": "/", "package": "p", "pycache_prefix": None, "dirs": {}, "locks": []}
@@ -115,3 +119,4 @@ def test_which_processes_may_run_planned_bytes(
         ]
     )
     assert twin.may_run_planned(procfs.to_ticks(start_s), facts) is planned
+    assert (tmp_path.stat().st_mtime_ns, tmp_path.stat().st_mode) == (modified_ns, mode)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
+import stat as stat_module
 import time
 from typing import Any, Dict, List, Mapping, Optional, Set, Tuple
 
@@ -71,11 +71,34 @@ def _find_back(facts: Facts) -> float:
     # The line was lost, or another host put them back: a rename sets the time of the inode.
     paths = [one.path for one in facts.files if one.before_sha256 is not None]
     paths += [item["path"] for item in (facts.sharing or {"files": []})["files"]]
-    changed = []
-    for path in paths:
-        with contextlib.suppress(OSError):
-            changed.append(os.stat(path).st_ctime)
-    return lease.now_s() - (time.time() - max(changed)) if changed else 0.0
+    ages = [age for age in map(_read_age, paths) if age is not None]
+    return lease.now_s() - min(ages) if ages else 0.0
+
+
+def _read_age(path: str) -> Optional[float]:
+    """How long ago a file was renamed to its place, by the clock of whoever keeps it."""
+    try:
+        with open(path, "rb") as file:  # a file server is asked anew at each open
+            changed = os.fstat(file.fileno()).st_ctime
+    except OSError:
+        return None
+    return _read_time(os.path.dirname(path)) - changed
+
+
+def _read_time(folder: str) -> float:
+    """What time it is for a file system: a file server's clock may differ from ours by minutes.
+
+    To give a folder the mode that it has sets the time of its inode, and nothing else.
+    """
+    try:
+        mode = os.stat(folder).st_mode
+        # For want of the group, a user who sets it would lose this bit.
+        if os.geteuid() == 0 or not mode & stat_module.S_ISGID:
+            os.chmod(folder, stat_module.S_IMODE(mode))
+            return os.stat(folder).st_ctime
+    except OSError:
+        pass  # not ours to change: most clocks are right
+    return time.time()
 
 
 def list_others(way: Optional[Known], ours: Set[int]) -> Dict[Key, Known]:
