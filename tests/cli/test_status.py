@@ -70,6 +70,68 @@ def test_the_advice_about_a_host_that_does_not_answer() -> None:
     assert hints(seen, {"k1", "k3"}) == [AWAY, gone]
 
 
+@pytest.mark.parametrize(
+    ("ends", "hint"),
+    [
+        (
+            "user",
+            "what is the user `ann`'s is ended as that user: `sgldbg revert --all`; how root does"
+            " it in their place: docs/guides/when-a-revert-fails.md",
+        ),
+        ("guard", "what a guard is about to undo ends by itself"),
+        ("there", "a session whose processes are not seen from here is ended where it was begun"),
+        (
+            "hand",
+            "what cannot be read no revert ends: put the files back by hand,"
+            " docs/guides/when-a-revert-fails.md",
+        ),
+    ],
+)
+def test_the_advice_about_what_no_revert_ends(ends: str, hint: str) -> None:
+    """Nobody is told that a revert would: by whom it is ended is said instead, once."""
+    session = {"controller": "gone", "ends": ends, "user": "ann"}
+    assert hints([session, session]) == [hint]
+    assert hints([session, {"controller": "gone"}]) == [ENDS, hint]
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        (
+            {"until": 7200.0},
+            "session s1 of ann@desk since 1970-01-01 00:00:00 UTC: patched, until 1970-01-01"
+            " 02:00:00 UTC by its last word, guard alive, server unknown",
+        ),
+        (
+            {"until": None, "state": "patched, kept"},
+            "session s1 of ann@desk since 1970-01-01 00:00:00 UTC: patched, kept, kept without an"
+            " end, guard alive, server unknown",
+        ),
+        (
+            {"until": 7200.0, "expired": True},
+            "session s1 of ann@desk since 1970-01-01 00:00:00 UTC: patched, its lease is over,"
+            " guard alive, server unknown",
+        ),
+        (
+            {"until": None, "session": "", "holder": "", "since": None, "state": "unknown"},
+            "session of an unknown name of an unknown holder since an unknown time: unknown, for"
+            " an unknown time, guard alive, server unknown",
+        ),
+    ],
+    ids=["live", "kept", "over", "unreadable"],
+)
+def test_a_session_that_is_known_by_its_lock(changes: dict[str, object], said: str) -> None:
+    """Holder, since and until, and why nobody here undoes it."""
+    session = BEFORE_ITS_FIRST_LINE | {"holder": "ann@desk", "since": 0, "state": "patched"}
+    session |= {"guard": "alive", "server": "unknown", "lock": "/site/x/.sgldbg-lock"}
+    session |= {"expired": False, "lost": None, "why_not": "it is another user's"} | changes
+    assert session_lines(session) == [
+        said,
+        "  known from /site/x/.sgldbg-lock",
+        "  not undone from here: it is another user's",
+    ]
+
+
 BEFORE_ITS_FIRST_LINE = {
     "session": "s1",
     "holder": "",

@@ -169,6 +169,50 @@ def test_a_session_whose_server_is_not_back_is_not_ended() -> None:
         assert (error.code, error.message, error.notes, error.hints) == said
 
 
+@pytest.mark.parametrize(
+    ("changes", "message", "hint"),
+    [
+        (
+            {"until": 7200.0, "expired": False},
+            "the install is in use: session `s` of ann@desk since 1970-01-01 00:00:00 UTC, until"
+            " 1970-01-01 02:00:00 UTC by its last word",
+            "what is the user `ann`'s is ended as that user: `sgldbg revert --all`; how root does"
+            " it in their place: docs/guides/when-a-revert-fails.md",
+        ),
+        (
+            {"until": None, "expired": False, "session": "", "ends": "hand"},
+            f"the install is in use: `{LOCK}` holds its install",
+            "what cannot be read no revert ends: put the files back by hand,"
+            " docs/guides/when-a-revert-fails.md",
+        ),
+    ],
+    ids=["another user's", "unreadable"],
+)
+def test_an_install_that_is_not_ours_to_end(
+    changes: dict[str, Any], message: str, hint: str
+) -> None:
+    """Its patched files are no originals for a plan; who ends it is told, nothing is tried."""
+    seen = left("unknown", True) | {"expired": True, "elsewhere": None, "root": "/site"}
+    seen |= {"holder": "ann@desk", "since": 0, "lock": LOCK, "controller": "unknown"}
+    seen |= {"files": [{"path": "/f", "state": "patched"}]}
+    seen |= {"ends": "user", "user": "ann", "why_not": "it is another user's"} | changes
+    member = Member(Host("k0"), 0)
+    member.install = {"root": "/site", "package_dir": "/site/sglang"}
+
+    class Seen:
+        def call(self, op: str, args: Any = None, **kwargs: Any) -> Reply:
+            assert (op, args) == ("status", {"packages": ["/site/sglang"]})
+            return Reply({"sessions": [seen]})
+
+    member.agent = Seen()  # type: ignore[assignment]
+    assert end_leftovers(member) == "none"
+    with pytest.raises(HostError) as refused:
+        refuse_leftovers(member)
+    error = refused.value
+    assert (error.code, error.message, error.hints) == ("locked", message, (hint,))
+    assert error.notes == ("it is another user's", "/f: patched")
+
+
 @pytest.mark.parametrize("lock", [LOCK, None], ids=["beside it", "in a shared home"])
 def test_an_install_that_another_machine_holds(lock: str | None) -> None:
     """Its patched files are no originals for a plan; what only the home tells is no matter here."""

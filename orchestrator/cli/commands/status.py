@@ -21,6 +21,7 @@ from orchestrator.session.hosts.contact import (
     show_time,
     unreached,
 )
+from orchestrator.session.hosts.held import tell_end, tell_who_ends
 from orchestrator.session.steps.regain import GUARD_LEFT
 from orchestrator.session.steps.stages import COMPARE
 from orchestrator.transport.routes import open_transport
@@ -85,6 +86,8 @@ def hints(sessions: Sequence[Mapping[str, Any]], reached: Collection[str] = ()) 
     `reached` are the hosts that answered: of these none is gone.
     """
     left = [session for session in sessions if not is_over(session)]
+    named = [hint for session in left if (hint := tell_who_ends(session)) is not None]
+    left = [session for session in left if session.get("ends") is None]
     found = {session["controller"] for session in left}
     all_hints = {
         "alive": "a session that is at work ends by itself; `sgldbg revert --all` passes it over",
@@ -98,6 +101,7 @@ def hints(sessions: Sequence[Mapping[str, Any]], reached: Collection[str] = ()) 
     if False in ours:
         said.append("`sgldbg revert --all` ends what is left" + (_BUT_DRIFT if any(ours) else ""))
     said += [COMPARE] if any(ours) else []
+    said += dict.fromkeys(named)
     closed = "what a guard has reverted is as it was; `sgldbg revert --all` takes its report away"
     return said + ([closed] if any(map(is_over, sessions)) else [])
 
@@ -118,7 +122,9 @@ def session_lines(session: Mapping[str, Any]) -> list[str]:
         lines += [f"  known from {session['lock']}"] if session.get("lock") else []
         return lines + [line for f in session["files"] for line in _file_lines(f)]
     guard = f"guard {session['guard']}"
-    if session["expired"]:  # also where there is no lease that could name an end
+    if "until" in session:
+        until = tell_end(session)
+    elif session["expired"]:  # also where there is no lease that could name an end
         until = "its lease is over"
     elif session["deadline_s"] is None:
         until, guard = "without an end", "no guard"
@@ -133,6 +139,8 @@ def session_lines(session: Mapping[str, Any]) -> list[str]:
     if session.get("lock"):
         gone = f", {session['lost']} is gone" if session["lost"] else ""
         lines.append(f"  known from {session['lock']}{gone}")
+    if session.get("why_not"):
+        lines.append(f"  not undone from here: {session['why_not']}")
     lines += [line for f in session["files"] for line in _file_lines(f)]
     # What a guard had to leave at first, and has seen to since, is left no more.
     told = [t for t in session["report"] if not (is_over(session) and t.startswith(GUARD_LEFT))]
@@ -142,7 +150,8 @@ def session_lines(session: Mapping[str, Any]) -> list[str]:
 def _begun(session: Mapping[str, Any]) -> str:
     """Which session it is; one that ended before its first line says no more than its name."""
     holder = session["holder"] or "an unknown holder"
-    return f"session {session['session']} of {holder} since {show_time(session['since'])}"
+    name = session["session"] or "of an unknown name"
+    return f"session {name} of {holder} since {show_time(session['since'])}"
 
 
 def _file_lines(file: Mapping[str, Any]) -> list[str]:

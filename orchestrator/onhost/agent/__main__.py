@@ -82,6 +82,7 @@ def show_status(packages: Sequence[str] = ()) -> int:
 def describe(session: Dict[str, Any]) -> List[str]:
     """Return readable lines about one session, as `status` gives it."""
     name = "%s on %s" % (session.get("session"), session.get("host"))
+    name = name if session.get("session") else "an unknown session"
     lines = ["%s: %s" % (name, session.get("state"))]
     holder = session.get("holder") or "an unknown holder"
     lines.append("  held by %s since %s" % (holder, _day(session.get("since"))))
@@ -96,6 +97,8 @@ def describe(session: Dict[str, Any]) -> List[str]:
             lines.append("    its original is `%s`" % item["kept"])
     if not session.get("elsewhere"):  # of another machine's nothing is known here
         lines.append("  server: %s" % session.get("server"))
+    if session.get("why_not"):
+        lines.append("  not undone from here: %s" % session["why_not"])
     lines.extend("  %s" % line for line in session.get("report") or [])
     return lines
 
@@ -108,6 +111,8 @@ def _day(wall_s: Any) -> str:
 
 def _lease_line(session: Dict[str, Any]) -> str:
     guard = "the guard is %s" % session.get("guard")
+    if not session.get("session"):
+        return "nobody knows until when"
     deadline_s, now_s = session.get("deadline_s"), session.get("now_s")
     if session.get("elsewhere"):
         return "to be seen and undone there"
@@ -115,6 +120,8 @@ def _lease_line(session: Dict[str, Any]) -> str:
         return "kept until somebody reverts it, no guard watches it"
     if session.get("expired") or deadline_s is None or now_s is None:
         return "the lease is over, %s" % guard
+    if session.get("until") is not None:
+        return "until %s by its last word, %s" % (_day(session["until"]), guard)
     left_s = max(0, int(deadline_s - now_s))
     if session.get("guard") == "dead" and session.get("controller") != "alive":
         return "the lease ends in %d s, nobody is left to revert it then" % left_s
@@ -133,10 +140,11 @@ def revert(
 
     state_dir = find_state_dir()
     lost = [o for o in orphan.find_all(packages) if which in ("--all", o.holder["session"])]
-    codes = []
+    codes, told = [], [one.holder["session"] for one in lost]
     for path in _find_directories(state_dir, which, packages):
         parent, host = os.path.split(path)
-        name = "%s on %s" % (os.path.basename(parent), host)
+        told.append(os.path.basename(parent))
+        name = "%s on %s" % (told[-1], host)
         undo = partial(takeover.recover_member, path, state_dir, force, gone, here)
         codes.append(_revert_one(name, undo))
     for one in lost:
@@ -146,11 +154,23 @@ def revert(
         if which in ("--all", away.names[0]):
             undo = partial(_revert_abroad, away, state_dir, force, gone)
             codes.append(_revert_one("%s on %s" % tuple(away.names), undo))
+    codes += _tell_held(which, packages, told)
     if not codes:
         what = "no session" if which == "--all" else "no session `%s`" % which
         print("%s in %s" % (what, state_dir))
         return 0 if which == "--all" and not gone else USAGE_WRONG
     return max(codes)
+
+
+def _tell_held(which: str, packages: Sequence[str], told: Sequence[str]) -> List[int]:
+    """Print what else holds these packages, and is nobody's to undo here; a code for each."""
+    from .session import foreign
+
+    held = foreign.find_all(packages, told)
+    held = [one for one in held if which in ("--all", one.holder.get("session"))]
+    for one in held:
+        print("not reverted (missing): %s" % foreign.describe(one))
+    return [NOT_RESTORED for _ in held]
 
 
 def _find_directories(state_dir: str, which: str, packages: Sequence[str]) -> List[str]:

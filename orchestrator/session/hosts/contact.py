@@ -173,6 +173,8 @@ def find_new_machines(contacts: Sequence[Contact]) -> set[str]:
 def tell_files(left: Mapping[str, Any]) -> str:
     """The word of `Outcome` for the files of a session that a host tells of: the worst of them."""
     states = [file["state"] for file in left["files"]]
+    if not states and left["state"].startswith("unknown"):
+        return "unknown"
     if any(state.startswith("unknown") for state in states):
         return "unknown"
     if any(state == "drift" or state.startswith("changed") for state in states):

@@ -6,7 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from orchestrator.session.hosts.contact import Contact, find_new_machines, is_abroad
+from orchestrator.session.hosts.contact import (
+    Contact,
+    find_new_machines,
+    is_abroad,
+)
+from orchestrator.session.hosts.held import is_not_from_here
 
 Left = Mapping[str, Any]
 Wanted = Callable[[Left], bool]
@@ -56,11 +61,22 @@ def group_sessions(contacts: Sequence[Contact], wanted: Wanted) -> dict[str, lis
             is_taken = bool(left.get("taken_from"))
             key = (left["session"], left["host"], is_taken)
             other = left["host"] in names and left["host"] != contact.host.name and not is_taken
-            if wanted(left) and not other and key not in seen and not left.get("elsewhere"):
+            other = other or bool(left.get("elsewhere")) or is_not_from_here(left)
+            if wanted(left) and not other and key not in seen:
                 seen.add(key)
                 kind = taken if is_taken else sessions
                 kind.setdefault(left["session"], []).append(Part(contact, left))
     return sessions | {f"{name}, taken over": parts for name, parts in taken.items()}
+
+
+def find_held(contacts: Sequence[Contact], wanted: Wanted) -> list[Part]:
+    """The wanted sessions that hold an install of a host, and that nobody can end through it."""
+    return [
+        Part(contact, left)
+        for contact in contacts
+        for left in contact.sessions
+        if is_not_from_here(left) and wanted(left)
+    ]
 
 
 def find_gone(contacts: Sequence[Contact], gone: Sequence[str], wanted: Wanted) -> list[Part]:

@@ -12,6 +12,7 @@ from orchestrator.session.hosts.contact import (
     tell_files,
     tell_server,
 )
+from orchestrator.session.hosts.held import tell_holder, tell_who_ends
 from orchestrator.session.left.parts import Left, Part
 
 GONE = "if `%s` never comes back: `sgldbg revert --all --gone %s`"
@@ -32,6 +33,14 @@ def busy(part: Part) -> Outcome:
         " with --take"
     )
     return Outcome(part.name, "revert", False, tell_files(left), tell_server(left), message)
+
+
+def held(part: Part) -> Outcome:
+    """A session that holds an install there, and is nobody's to end from here."""
+    left, hint = part.left, tell_who_ends(part.left)
+    message = f"{tell_holder(left)}: {left['why_not']}"
+    hints = (hint,) if hint else ()
+    return Outcome(part.name, "revert", False, tell_files(left), tell_server(left), message, hints)
 
 
 def sum_up(contact: Contact, outcomes: Sequence[Outcome], reached: set[str]) -> Outcome:

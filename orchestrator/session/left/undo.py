@@ -18,11 +18,12 @@ from orchestrator.session.left.parts import (
     Part,
     Wanted,
     find_gone,
+    find_held,
     find_reached,
     group_sessions,
     list_owners,
 )
-from orchestrator.session.left.telling import GONE, busy, state_of, sum_up
+from orchestrator.session.left.telling import GONE, busy, held, state_of, sum_up
 from orchestrator.session.steps import stages
 from orchestrator.session.steps.regain import (
     START_BY_HAND,
@@ -70,6 +71,8 @@ class Undo:
             outcome = self._recover(part)
             differences = find_differences({"server": outcome.value})
             found[part.name].append(tell_differences(outcome, differences))
+        for part in find_held(self.contacts, wanted):
+            found[part.name].append(held(part))
         reached = find_reached(self.contacts)
         known = list_owners(self.contacts) & set(self.gone)
         return [

@@ -11,6 +11,7 @@ from orchestrator.model.inventory import Install, LaunchCommand, Server
 from orchestrator.model.outcome import Outcome
 from orchestrator.servers.base import Found, Life, for_host
 from orchestrator.session.hosts.contact import show_time, tell_files, tell_server
+from orchestrator.session.hosts.held import is_not_from_here, tell_holder, tell_who_ends
 from orchestrator.session.hosts.member import Member
 from orchestrator.session.steps.locating import ABOUT_SERVER, locate
 from orchestrator.session.steps.regain import tell_recovered
@@ -24,11 +25,13 @@ _ASK_FIRST = "if its owner does not need it any more, `sgldbg revert --all` ends
 
 
 def _sessions_here(member: Member) -> list[Mapping[str, Any]]:
-    """What sessions left or do on this host; those of machines that share its home are not its.
+    """What sessions left or do on this host; those of machines that share its home are not its, and
+    those that it may not act upon are nobody's to end here.
 
     Also one of which only the lock beside the install is left, once it is known where that is.
     """
-    return [left for left in _sessions_seen(member) if not left.get("elsewhere")]
+    seen = _sessions_seen(member)
+    return [left for left in seen if not left.get("elsewhere") and not is_not_from_here(left)]
 
 
 def _sessions_seen(member: Member) -> list[Mapping[str, Any]]:
@@ -77,7 +80,9 @@ def refuse_leftovers(member: Member) -> None:
         if is_abroad and not left.get("lock"):
             continue
         if left["root"] == member.install["root"] and not left.get("over"):
-            raise (_in_use_abroad if is_abroad else _in_use)(member.name, left)
+            is_held = left.get("ends") is not None
+            blame = _in_use_abroad if is_abroad else _held if is_held else _in_use
+            raise blame(member.name, left)
 
 
 def blame_session(
@@ -142,6 +147,18 @@ def _in_use_abroad(host: str, left: Mapping[str, Any]) -> HostError:
         code="locked",
         notes=(f"it is of `{left['host']}` (machine `{left['elsewhere']}`), which shares it",),
         hints=(f"it ends there; should that never come back: {_GONE} {left['host']}`",),
+    )
+
+
+def _held(host: str, left: Mapping[str, Any]) -> HostError:
+    """An install that somebody holds who does not end by a revert from here."""
+    hint = tell_who_ends(left)
+    return HostError(
+        f"the install is in use: {tell_holder(left)}",
+        host=host,
+        code="locked",
+        notes=(left["why_not"], *(f"{f['path']}: {f['state']}" for f in left["files"])),
+        hints=(hint,) if hint else (),
     )
 
 

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import subprocess
 import sys
+import tempfile
+from pathlib import Path
 
 import pytest
 
@@ -23,6 +27,24 @@ def place(tmp_path, monkeypatch):
     made = Place(tmp_path)
     yield made
     made.end_processes()
+
+
+@pytest.fixture
+def open_place(monkeypatch):
+    """A host whose install every user can reach; pytest's own directories are closed to others."""
+    if os.geteuid() != 0:
+        pytest.skip("needs root: another user")
+    top = Path(tempfile.mkdtemp(prefix="sgldbg-users-"))
+    monkeypatch.setattr("tempfile.tempdir", str(top / "tmp"))
+    (top / "tmp").mkdir()
+    for folder in (top, top / "tmp"):
+        folder.chmod(0o777)
+    place = Place(top)
+    (place.root / "sglang/srt/layers.py").chmod(0o644)
+    place.before = place.tree()
+    yield place
+    place.end_processes()
+    shutil.rmtree(top)
 
 
 @pytest.fixture

@@ -15,8 +15,10 @@ import pytest
 
 from orchestrator.agent.ship import make_zipapp
 from tests.onhost.transaction.place import HOST, NOBODY, op, stage
+from tests.onhost.transaction.users import another_user, give_away
 from tests.servers.real_systemd import RealSystemd, find_hindrance
 
+NOBODY_UID = 65534  # a user that every system has, and with a name
 GUIDE = Path(__file__).parents[3] / "docs/guides/when-a-revert-fails.md"
 LAYERS = "sglang/srt/layers.py"
 
@@ -88,6 +90,27 @@ def test_a_lost_state_directory(left):
         f"s1 on {HOST}: reverted and verified\n"
     )
     assert left.changes() == []
+
+
+def test_root_in_another_users_place(open_place):
+    """Who holds the install is out of reach: the block ends it in their name, and as they."""
+    place = open_place
+    give_away(place, NOBODY_UID)
+    place.state = str(place.top / "second")
+    zipapp = make_zipapp()
+    with another_user(NOBODY_UID):
+        agent = Path(place.state, "agent", f"{zipapp.sha256}.pyz")
+        agent.parent.mkdir(mode=0o700, parents=True)
+        agent.write_bytes(zipapp.data)
+        stage(place, context := place.begin())
+        op(context, "swap")
+        context.session.close()
+    place.expire(agent=NOBODY)
+    code, said = run(place, block("Where another user holds the install"))
+    assert code == 0, said
+    assert said.endswith(f"s1 on {HOST}: reverted and verified\n")
+    assert place.changes() == []
+    assert {path.stat().st_uid for path in Path(place.state).rglob("*")} == {NOBODY_UID}
 
 
 def test_force(left):

@@ -95,8 +95,12 @@ def test_what_cannot_be_recovered_is_said_to_be_over(place):
     with pytest.raises(Refusal) as refused:
         stage(place, second)
     assert refused.value.message.endswith(
-        "; its lease is over: `sgldbg revert --all`, as who began it, ends it"
+        ", its lease is over: `sgldbg revert --all`, as who began it, ends it"
     )
+    # When a revert took it over, and not the time of boot: who undoes has no deadline of its own.
+    data = refused.value.data
+    said = lock.read(str(place.package_dir / ".sgldbg-lock"))
+    assert data["since"] <= said["until"] <= data["until"] <= time.time()
 
 
 def test_an_expired_lock_is_recovered_first(place):

@@ -220,12 +220,36 @@ def test_an_orphan_by_hand(lost, capsys):
 
 
 @pytest.mark.parametrize(
-    "changes", [{"machine": "another"}, {"processes": "pid:[1]"}, {"state_dir": "/" + "x" * 300}]
+    ("changes", "why_not"),
+    [
+        ({"machine": "another"}, None),
+        (
+            {"processes": "pid:[1]"},
+            ("there", "its processes are not seen from here, as those of a container are not"),
+        ),
+        (
+            {"state_dir": "/" + "x" * 300},
+            ("hand", f"its directory `/{'x' * 300}/sessions/s1/{HOST}` cannot be looked at"),
+        ),
+    ],
+    ids=["another machine", "a container", "no place to look at"],
 )
-def test_what_is_not_ours_to_judge(lost, changes):
-    """A lock of another machine, of a container, or whose directory cannot be looked for."""
+def test_what_is_not_ours_to_judge(lost, changes, why_not):
+    """A lock of another machine, of a container, or whose directory cannot be looked for.
+
+    Beside a package that is named it is told all the same, and who ends it.
+    """
     change_lock(lost, **changes)
     assert lost.status() == []
+    (seen,) = status.sessions(lost.state, [str(lost.package_dir)])
+    assert {file["state"] for file in seen["files"]} == {"patched"}
+    if why_not is not None:
+        assert (seen["ends"], seen["why_not"]) == why_not
+        mine = {"session": seen["session"], "host": seen["host"], "lock": seen["lock"]}
+        with pytest.raises(Refusal) as refused:
+            op(Context(lost.state), "recover", **mine)
+        assert refused.value.code == "missing"
+        assert refused.value.message.endswith(f": {why_not[1]}")
     assert lock_of(lost).exists()
 
 
@@ -236,7 +260,8 @@ def test_a_lock_that_names_files_elsewhere(lost):
     change_lock(lost, plan=plan)
     (seen,) = lost.status()
     assert (seen["state"], seen["files"]) == ("unknown, its directory is lost", [])
-    assert seen["report"] == ["what the lock says of its files cannot be read"]
+    said = (seen["ends"], seen["why_not"], seen["report"])
+    assert said == ("hand", "what the lock says of its files cannot be read", [])
     mine = {"session": seen["session"], "host": seen["host"], "lock": seen["lock"]}
     with pytest.raises(Refusal) as refused:
         op(Context(lost.state), "recover", **mine)

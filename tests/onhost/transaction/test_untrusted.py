@@ -14,6 +14,7 @@ from orchestrator.onhost.agent.held import lock, untrusted
 from orchestrator.onhost.agent.held.state import Context
 from orchestrator.onhost.agent.refusal import Refusal
 from orchestrator.onhost.agent.session import orphan, status
+from orchestrator.onhost.agent.session.foreign import show_time
 from tests.onhost.transaction.lost import (
     change_lock,
     lock_of,
@@ -94,11 +95,14 @@ NOT_UNDONE = {
 
 @pytest.mark.parametrize("name", UNREADABLE)
 def test_a_lock_that_cannot_be_read(place, name):
-    """No status, no revert and no other install hears of it; who wants this one is told."""
+    """No other install hears of it; who names or wants this one is told that it is locked."""
     lose_patched(place)
     UNREADABLE[name](place)
     assert lock.read(str(lock_of(place))) == {}
-    assert status.sessions(place.state, [str(place.package_dir)]) == []
+    assert status.sessions(place.state) == []
+    (seen,) = status.sessions(place.state, [str(place.package_dir)])
+    said = [seen[key] for key in ("session", "state", "files", "ends", "why_not", "expired")]
+    assert said == ["", "unknown", [], "hand", "what the lock says cannot be read", False]
     context = place.begin(session="s2")
     with pytest.raises(Refusal) as refused:
         stage(place, context, edits={}, runtime=False)
@@ -117,10 +121,11 @@ def test_a_lock_of_which_nothing_is_undone(place):
         in_plan = not {"guard", "plan", "server", "pycs"} & set(changes)
         change_lock(place, **({"plan": make_plan(place, **changes)} if in_plan else changes))
         (seen,) = place.status()
-        assert (seen["state"], seen["files"], seen["report"]) == (
+        assert (seen["state"], seen["files"], seen["ends"], seen["why_not"]) == (
             "unknown, its directory is lost",
             [],
-            ["what the lock says of its files cannot be read"],
+            "hand",
+            "what the lock says of its files cannot be read",
         )
         put(place, before)
     assert undo_orphan(place)["left"] == []
@@ -147,13 +152,15 @@ def test_the_lock_of_another_user(place):
     assert place.status() == []
     (seen,) = status.sessions(place.state, [str(place.package_dir)])
     why_not = "the lock is another user's (uid 1234), who alone can undo it"
-    assert (seen["state"], seen["report"]) == ("unknown, its directory is lost", [why_not])
+    shown = [seen[name] for name in ("state", "ends", "user", "why_not", "server", "guard")]
+    assert shown == ["patched", "user", "1234", why_not, "untouched", "dead"]
+    assert {file["state"] for file in seen["files"]} == {"patched"}
     with pytest.raises(Refusal) as refused:
         op(Context(place.state), "recover", session="s1", host=HOST, lock=seen["lock"])
     assert (refused.value.code, refused.value.message) == (
         "missing",
-        f"session `s1` holds `{place.package_dir}`, but its directory `{place.directory()}` is"
-        f" gone: {why_not}",
+        f"session `s1` of ann@desk holds `{place.package_dir}` since {show_time(seen['since'])}"
+        f" until {show_time(seen['until'])}: {why_not}",
     )
     context = place.begin(session="s2")
     with pytest.raises(Refusal) as refused:
@@ -161,6 +168,16 @@ def test_the_lock_of_another_user(place):
     assert refused.value.code == "locked"
     op(context, "finish")
     assert place.tree() == patched
+
+
+@needs_root
+def test_files_that_another_user_names(place):
+    """Shown are those beside the lock; nobody has root tell of any other, or read it."""
+    lose_patched(place)
+    change_lock(place, plan=make_plan(place, path=str(place.top / "victim.py")))
+    os.chown(lock_of(place), ANOTHER, ANOTHER)
+    (seen,) = status.sessions(place.state, [str(place.package_dir)])
+    assert (seen["session"], seen["state"], seen["files"]) == ("s1", "unknown", [])
 
 
 @needs_root

@@ -31,7 +31,7 @@ def make(
     that a server is about to be stopped or started.
     """
     facts = session.facts
-    holder = session.lock_holder(wall_of(held.deadline_s), held.deadline_s)
+    holder = session.lock_holder(find_end(held), held.deadline_s)
     touched = server or facts.stopping is not None or facts.started is not None
     ran = (facts.server or {}).get("ran", True)
     return dict(
@@ -87,11 +87,16 @@ def show_asides(session: SessionState, asides: Dict[str, Any]) -> None:
         show(session, session.check(), pycs={**session.facts.pycs, **asides})
 
 
-def wall_of(deadline_s: Optional[float]) -> Optional[float]:
-    """The wall time of a deadline, only to be shown."""
-    if deadline_s is None:
+def find_end(held: lease.Lease) -> Optional[float]:
+    """The wall time at which a lease ends, only to be shown; null for one that is kept.
+
+    Who undoes a session has no time of its own: the session ended at the latest when it took over,
+    and that long ago is not known any more.
+    """
+    if held.deadline_s is None:
         return None
-    return round(time.time() + deadline_s - lease.now_s(), 3)
+    left_s = held.deadline_s - lease.now_s() if held.deadline_s != lease.OVER_S else 0.0
+    return round(time.time() + left_s, 3)
 
 
 def point(probe_dir: str, locks: Sequence[str]) -> None:

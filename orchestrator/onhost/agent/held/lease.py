@@ -20,6 +20,8 @@ NAME = "lease"
 # Padded to one size, so that a renewal overwrites in place: it needs no space on a full disk.
 SIZE_BYTES = 1024
 AGENT, GUARD, RECOVER = "agent", "guard", "recover"
+# The deadline of whoever undoes a session, and of what has to be undone at once: long past.
+OVER_S = 0.0
 # Whose lease ran out still has to stop its server, 8 to 10 s as measured.
 _STOPPING_S = 60.0
 # One try of a guard: members are waited for, a server is asked to end, then killed.
@@ -263,7 +265,7 @@ def is_ours(lease: Lease, epoch: int, holder: Process) -> bool:
 
 def over(lease: Lease) -> Lease:
     """The same lease with its time run out."""
-    return replace(lease, deadline_s=0.0)
+    return replace(lease, deadline_s=OVER_S)
 
 
 def explain(lease: Optional[Lease], epoch: int, holder: Process) -> str:

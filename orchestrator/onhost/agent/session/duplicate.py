@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import Any, Dict, Iterator, List, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
 from ..files import claim, files, probedir
 from ..held import lock
@@ -13,21 +13,24 @@ from ..held.journal import Record
 from ..held.state import SessionState
 from ..server import life
 
+Read = Callable[[str], Optional[Holder]]
+
 _MINE = ("session", "host", "since")
 _NOT_STARTED = "how its server ran was lost with it, so it was not started"
 # What keeps `make_records` from reading a lock: an older agent's says less.
 UNREADABLE = (KeyError, TypeError, ValueError, AttributeError, OSError)
 
 
-def make_records(path: str, holder: Holder) -> List[Record]:
+def make_records(path: str, holder: Holder, read: Read = lock.read_trusted) -> List[Record]:
     """The journal that the lock stands for: all that may have happened is taken as if it had.
 
     What a revert does follows from the disk. The lock is one that `lock.read_trusted` gave, since
-    a revert acts on its names; they can only be of files below folders in which a lock of the same
-    session stands. One of `UNREADABLE` is raised where it says too little, or names other places.
+    a revert acts on its names, or another with `lock.read`, to be shown; they can only be of files
+    below folders in which a lock of the same session stands. One of `UNREADABLE` is raised where
+    it says too little, or names other places.
     """
     plan = holder["plan"]
-    allowed = [os.path.dirname(one) for one in plan["locks"] if _is_same(one, holder)]
+    allowed = [os.path.dirname(one) for one in plan["locks"] if _is_same(one, holder, read)]
     if os.path.dirname(path) not in allowed:
         raise ValueError("the lock names other places than its own")
     for item in plan["files"]:
@@ -61,8 +64,8 @@ def _begin(holder: Holder) -> Record:
     return dict(named, kind="intent", step="begin")
 
 
-def _is_same(path: str, holder: Holder) -> bool:
-    found = lock.read_trusted(path)
+def _is_same(path: str, holder: Holder, read: Read) -> bool:
+    found = read(path) or {}
     return all(found.get(name) == holder[name] for name in _MINE)
 
 

@@ -19,17 +19,23 @@ from ..server.life import LIVES
 from . import duplicate, recover
 
 Value = Dict[str, Any]
+# Who ends a session that no revert from here does: the user whose it is, its guard, whoever sees
+# its processes, somebody by hand.
+BY_USER, BY_GUARD, THERE, BY_HAND = "user", "guard", "there", "hand"
+UNREADABLE = "what the lock says of its files cannot be read"
 
 
 class Orphan(NamedTuple):
-    """A lock whose session's directory is gone. `why_not` says why it cannot be undone from it."""
+    """A lock of ours whose session's directory is gone. `why_not` says why it cannot be undone from
+    it, `ends` who does it then.
+    """
 
     path: str
     holder: Holder
     directory: str
     records: List[Record]
-    why_not: str
-    is_trusted: bool = True
+    ends: Optional[str] = None
+    why_not: str = ""
 
     @property
     def facts(self) -> Facts:
@@ -46,16 +52,11 @@ class Debug(NamedTuple):
 
 
 def find_all(package_dirs: Iterable[str] = ()) -> List[Orphan]:
-    """Every orphan of this machine that is found beside these packages or through `TMPDIR`.
-
-    Beside a package that somebody named another user's is shown as well, though it is not undone:
-    it holds that install. One that only a pointer in `TMPDIR` leads to is not for us to tell of,
-    since any user can leave one there.
-    """
+    """Every orphan of this machine that is found beside these packages or through `TMPDIR`."""
     found: Dict[Any, Orphan] = {}
-    for path, is_named in find_locks(package_dirs).items():
+    for path in find_locks(package_dirs):
         one = find(path)
-        if one is not None and (is_named or one.is_trusted):
+        if one is not None:
             found.setdefault((one.holder["session"], one.holder["host"]), one)
     return [found[key] for key in sorted(found)]
 
@@ -74,13 +75,12 @@ def find(path: str) -> Optional[Orphan]:
     """The orphan that this lock is of; `None` where it is none, or not for us to say.
 
     None it is where the session's directory is there or cannot be looked for, where the session is
-    of another machine or of processes that are not seen from here, or where the lock says nothing
-    that can be taken in.
+    of another machine or of processes that are not seen from here, or where the lock is another
+    user's or says nothing that can be taken in.
     """
-    seen = lock.look(path)
-    if seen is None or not seen.holder:
+    holder = lock.read_trusted(path)
+    if not holder:
         return None
-    holder = seen.holder
     try:
         directory = session_dir(holder["state_dir"], holder["session"], holder["host"])
         os.lstat(os.path.join(directory, JOURNAL))
@@ -90,12 +90,7 @@ def find(path: str) -> Optional[Orphan]:
         return None
     else:
         return None
-    if not is_of_here(holder):
-        return None
-    if not seen.is_trusted:
-        why_not = "the lock is another user's (uid %d), who alone can undo it" % seen.uid
-        return Orphan(path, holder, directory, [], why_not, False)
-    return _judge(path, holder, directory)
+    return _judge(path, holder, directory) if is_of_here(holder) else None
 
 
 def is_of_here(holder: Holder) -> bool:
@@ -111,12 +106,12 @@ def _judge(path: str, holder: Holder, directory: str) -> Orphan:
         records = duplicate.make_records(path, holder)
         Facts(records)
     except duplicate.UNREADABLE:
-        return Orphan(path, holder, directory, [], "what the lock says of its files cannot be read")
+        return Orphan(path, holder, directory, [], BY_HAND, UNREADABLE)
     guard = _guard_of(holder)
     if guard is not None and lease.is_alive(guard):
         why_not = "its guard (process %d) is about to undo it" % guard.pid
-        return Orphan(path, holder, directory, records, why_not)
-    return Orphan(path, holder, directory, records, "")
+        return Orphan(path, holder, directory, records, BY_GUARD, why_not)
+    return Orphan(path, holder, directory, records)
 
 
 def _guard_of(holder: Holder) -> Optional[lease.Process]:
@@ -133,10 +128,10 @@ def recover_orphan(one: Orphan, state_dir: str, force: bool = False) -> Value:
     says so, and whoever had it undone finds what is left of it. How the server ran is not known any
     more: a debug life is ended, no original is started, and `report` says so, now and whenever it
     has to be tried again. Refuses with `busy` while its guard is at it, else with `missing` where
-    the lock does not say enough, is another user's, or is gone.
+    the lock does not say enough, or is gone.
     """
-    if one.why_not:
-        code = "busy" if one.records else "missing"
+    if one.ends is not None:
+        code = "busy" if one.ends == BY_GUARD else "missing"
         raise Refusal(code, "%s: %s" % (describe(one), one.why_not), path=one.path, ended=False)
     one = _move(one, state_dir)
     taken_from = one.holder.get("taken_from")

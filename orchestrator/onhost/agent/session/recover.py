@@ -75,7 +75,11 @@ def recover_held(session: SessionState, force: bool = False, hold: bool = False)
     with session.locked():
         # As long as this process lives, and no longer: a tail may outlast any lease.
         lease.change(
-            session.directory, session.epoch, session.holder, by=lease.RECOVER, deadline_s=0.0
+            session.directory,
+            session.epoch,
+            session.holder,
+            by=lease.RECOVER,
+            deadline_s=lease.OVER_S,
         )
         value = _undo(session, force, watch=not hold)
         if not value["left"] and not (hold and stays_open(value)):
@@ -159,7 +163,7 @@ def _make_lease(before: Optional[Lease], by: str) -> Lease:
     epoch = before.epoch + 1 if before is not None else 1
     grace_s = before.grace_s if before is not None else 0.0
     # Not kept and not ended, and it lasts as long as its holder lives.
-    return Lease(epoch, by, lease.me(), lease.read_boot_id(), 0.0, 0.0, grace_s)
+    return Lease(epoch, by, lease.me(), lease.read_boot_id(), lease.OVER_S, 0.0, grace_s)
 
 
 def run_tail(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import glob
 import os
-import time
 from typing import Any, Dict, List, Optional
 
 from ..files import claim, files, plan, shared, swap
@@ -13,11 +12,9 @@ from ..held.facts import Facts
 from ..held.holder import Holder
 from ..held.state import JOURNAL, SessionState, session_dir
 from ..refusal import Refusal
-from . import orphan, recover
+from . import foreign, orphan, recover
 
 Args = Dict[str, Any]
-
-_OVER = "; its lease is over: `sgldbg revert --all`, as who began it, ends it"
 
 
 def stage(session: SessionState, args: Args, raw: bytes) -> Args:
@@ -134,41 +131,23 @@ def _locked(path: str, found: Optional[Holder]) -> Refusal:
     folder = os.path.dirname(path)
     if "session" not in found:
         return Refusal("locked", "`%s` is locked, but `%s` cannot be read" % (folder, path))
-    until = found.get("until")
-    held = lease.read(session_dir(found["state_dir"], found["session"], found["host"]))
-    if held is not None and held.boot_id == lease.read_boot_id():  # renewed since it was written
-        until = claim.wall_of(held.deadline_s)
-    away = machine.find_other(found)
-    is_over = away is None and held is not None and _is_over(held)
+    term, away = foreign.read_term(path, found), machine.find_other(found)
+    one = foreign.find(path)
+    user = one.user if one is not None else None
     message = "`%s` is held by %s (session `%s`)%s since %s%s" % (
         folder,
         found["holder"],
         found["session"],
         " from `%s` (machine `%s`)" % (found["host"], away) if away is not None else "",
-        _show_time(found["since"]),
-        _OVER if is_over else _show_end(until),
+        foreign.show_time(found["since"]),
+        foreign.show_end(term),
     )
+    if term.is_over:
+        who = "who began it" if user is None else "the user `%s`" % user
+        message += ": `sgldbg revert --all`, as %s, ends it" % who
     names = ("session", "host", "holder", "hostname", "since", "state_dir")
     data = {name: found.get(name) for name in names}
-    return Refusal("locked", message, path=path, until=until, **data)
-
-
-def _is_over(held: lease.Lease) -> bool:
-    """Whether its time ran out, whoever may be undoing it right now."""
-    if held.deadline_s is None:
-        return held.ended
-    return held.boot_id != lease.read_boot_id() or held.deadline_s < lease.now_s()
-
-
-def _show_end(until: Optional[float]) -> str:
-    if not until:
-        return ", kept without an end"
-    past = " by its last word" if until < time.time() else ""
-    return " until %s%s" % (_show_time(until), past)
-
-
-def _show_time(seconds: float) -> str:
-    return time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(seconds))
+    return Refusal("locked", message, path=path, until=term.until, user=user, **data)
 
 
 def _file_reverted(session: SessionState, package_dir: str) -> List[Args]:

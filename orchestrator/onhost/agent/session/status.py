@@ -11,14 +11,15 @@ from ..held import journal, lease, lock, machine, sight, untrusted
 from ..held.facts import Facts, PlannedFile
 from ..held.lease import Lease
 from ..held.state import JOURNAL
-from . import begin, moved, orphan, takeover
+from . import begin, foreign, moved, orphan, takeover
 
 Session = Dict[str, Any]
 
 
 def sessions(state_dir: str, package_dirs: Iterable[str] = ()) -> List[Session]:
     """Every session that has not ended, by name and host: those of this state directory, then
-    those outside of it, then those of which only a lock is left.
+    those outside of it, then those of which only a lock is left, then whatever else holds one of
+    these packages.
     """
     found = []
     for top in takeover.list_roots(state_dir):
@@ -39,7 +40,9 @@ def sessions(state_dir: str, package_dirs: Iterable[str] = ()) -> List[Session]:
     abroad = [one for one in takeover.find_all(package_dirs) if one.names[0] not in shown]
     better = {tuple(one.names) for one in abroad}
     found = [one for one in found if (one["session"], one["host"]) not in better]
-    return found + [read_abroad(one, state_dir) for one in abroad]
+    found += [read_abroad(one, state_dir) for one in abroad]
+    told = {one["session"] for one in found}
+    return found + [read_foreign(one) for one in foreign.find_all(package_dirs, told)]
 
 
 def read_abroad(one: takeover.Abroad, state_dir: str) -> Session:
@@ -89,7 +92,6 @@ def read_orphan(one: orphan.Orphan) -> Session:
         kept = planned.orig if os.path.lexists(planned.orig) else None
         shown.append(dict(item, kept=kept))
     patched = "patched" if any(item["state"] == "patched" for item in shown) else "staged"
-    guarded = one.why_not and one.records
     return {
         "session": holder["session"],
         "host": holder["host"],
@@ -102,14 +104,55 @@ def read_orphan(one: orphan.Orphan) -> Session:
         "lease_s": 0.0,
         "expired": True,
         "controller": "gone",
-        "guard": "alive" if guarded else "dead",
+        "guard": "alive" if one.ends == orphan.BY_GUARD else "dead",
         "server": "untouched" if holder.get("server") == "untouched" else "unknown",
         "ran": holder.get("server") == "stopped",
         "files": shown,
-        "report": [one.why_not] if one.why_not else [],
+        "report": [],
         "elsewhere": None,
         "lock": one.path,
         "lost": untrusted.plain(one.directory),
+        "ends": one.ends,
+        "why_not": one.why_not,
+        "user": None,
+    }
+
+
+def read_foreign(one: foreign.Foreign) -> Session:
+    """A session that nobody here can undo, as its lock, the disk and its guard show it now."""
+    facts, holder = one.facts, one.holder
+    term = foreign.read_term(one.path, holder) if holder else foreign.Term(None, False, "unknown")
+    shown = _show_files(facts)
+    state = _state(facts, None, [item["state"] for item in shown]) if shown else "unknown"
+    if holder and term.until is None and not term.is_over:
+        state += ", kept"
+    elif holder.get("boot_id", "") not in ("", lease.read_boot_id()):
+        state += _RESTARTED
+    package_dir = os.path.dirname(one.path)
+    return {
+        "session": holder.get("session", ""),
+        "host": holder.get("host", ""),
+        "root": facts.root or os.path.dirname(package_dir),
+        "holder": holder.get("holder", ""),
+        "since": holder.get("since"),
+        "until": term.until,
+        "state": state,
+        "deadline_s": holder.get("deadline_s"),
+        "now_s": lease.now_s(),
+        "lease_s": 0.0,
+        "expired": term.is_over,
+        "controller": "unknown",
+        "guard": term.guard,
+        "server": "untouched" if holder.get("server") == "untouched" else "unknown",
+        "ran": holder.get("server") == "stopped",
+        "files": shown,
+        "report": [],
+        "elsewhere": None,
+        "lock": one.path,
+        "lost": None,
+        "ends": one.ends,
+        "why_not": one.why_not,
+        "user": one.user,
     }
 
 
@@ -156,6 +199,9 @@ def read_session(directory: str) -> Session:
 # What only that machine can tell; a lease counts as running, so that nobody here ends it.
 _ELSEWHERE = {"deadline_s": None, "expired": False, "controller": "elsewhere", "guard": "unknown"}
 _OTHER = "on another machine: %s"
+
+
+_RESTARTED = ", the host was restarted since"
 
 
 def _show_files(facts: Facts) -> List[Dict[str, str]]:
@@ -220,7 +266,7 @@ def _state(facts: Facts, held: Optional[Lease], states: List[str]) -> str:
     if held is not None and held.is_kept():
         return "%s, kept" % patched
     if held is not None and held.boot_id != lease.read_boot_id():
-        return "%s, the host was restarted since" % patched
+        return patched + _RESTARTED
     return patched
 
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import math
 import os
-import time
 from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Sequence
 
 from ..files import shared
@@ -20,7 +19,7 @@ from ..held.facts import Facts
 from ..held.holder import Holder
 from ..held.state import JOURNAL, session_dir
 from ..refusal import Refusal
-from . import duplicate, moved, orphan, recover
+from . import duplicate, foreign, moved, orphan, recover
 
 Value = Dict[str, Any]
 
@@ -122,19 +121,17 @@ def describe(one: Abroad) -> str:
         untrusted.plain(os.path.dirname(one.path)),
         one.holder["host"],
         one.holder["hostname"],
-        _show_time(one.holder["since"]),
-        ", kept without an end" if until is None else " until at least %s" % _show_time(until),
+        foreign.show_time(one.holder["since"]),
+        ", kept without an end"
+        if until is None
+        else " until at least %s" % foreign.show_time(until),
     )
-
-
-def _show_time(wall_s: float) -> str:
-    return time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(wall_s))
 
 
 def refuse_live(one: Abroad, state_dir: str) -> None:
     """Refuse with `busy` as long as its machine might be alive, with `missing` what is not ours."""
     if not one.seen.is_trusted:
-        why = "the lock is another user's (uid %d), who alone can undo it" % one.seen.uid
+        why = foreign.THEIRS % foreign.name_user(one.seen.uid)
         raise Refusal("missing", "%s: %s" % (describe(one), why), ended=False)
     quiet_s = sight.watch(state_dir, one.path, one.seen.stamp)
     limit_s = one.holder.get("limit_s")
@@ -163,7 +160,7 @@ def take_over(one: Abroad, state_dir: str, force: bool = False) -> Value:
     refuse_live(one, state_dir)
     facts = one.facts
     if facts.plan is None:
-        message = "%s: what the lock says of its files cannot be read" % describe(one)
+        message = "%s: %s" % (describe(one), orphan.UNREADABLE)
         raise Refusal("missing", message, ended=False)
     try:
         for path in sorted({*facts.locks, one.path}):
@@ -226,11 +223,15 @@ def recover_by_lock(
 ) -> Optional[Value]:
     """Undo the session of these names that this lock alone leads to, as `moved.recover_by_lock`.
 
-    One of another machine is taken over where its host is named as `gone`, else `elsewhere`.
+    One of another machine is taken over where its host is named as `gone`, else `elsewhere`; one
+    that nobody here can undo is `missing`.
     """
     one = find(path)
     if one is None:
-        return moved.recover_by_lock(path, names[0], names[1], state_dir, force, hold)
+        value = moved.recover_by_lock(path, names[0], names[1], state_dir, force, hold)
+        if value is None:
+            foreign.refuse(path, names[0], names[1])
+        return value
     if tuple(one.names) != tuple(names):
         return None
     if one.holder["host"] not in gone:
