@@ -52,7 +52,7 @@ def _check(
     if standing is None:
         return ()
     asked = replace(probe, takes_value=takes_value)
-    inner = "what it stands in" if shown == () and takes_value else None
+    inner = "a comprehension or lambda" if shown == () and takes_value else None
     if shown is not None and inner is None:
         _refuse_unbound(source, site, standing, shown)
         if all_shown:

@@ -5,18 +5,20 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any
 
 from orchestrator.agent.client import AgentClient
 from orchestrator.errors import HostError, OrchestratorError, PatchError, SessionError
-from orchestrator.logs.parse import label_of_title
+from orchestrator.logs.parse import is_scheduler, label_of_title
 from orchestrator.logs.records import RecordReader, merge
 from orchestrator.model.outcome import Outcome
 from orchestrator.model.patch import Capture, Probe
 from orchestrator.model.record import Record
 from orchestrator.session.engine import Engine
 from orchestrator.session.hosts.contact import Contact, join_errors, tell_files, tell_server
+from orchestrator.session.hosts.renewal import renewing
 from orchestrator.session.left.parts import Left, Part, Wanted, group_sessions
 
 _ATTACH_S = 20.0
@@ -152,6 +154,11 @@ def read_table(name: str, agent: AgentClient, probe_dir: str) -> dict[str, Any]:
     return table
 
 
+def hold_leases(asked: Sequence[Asked], lease_s: float) -> AbstractContextManager[None]:
+    """Inside the block no lease runs out, however long answers take; what was kept stays so."""
+    return renewing([o.agent for o in asked if o.left["controller"] != "kept"], lease_s)
+
+
 def let_go(asked: Sequence[Asked], lease_s: float | None) -> list[HostError]:
     """Leave every host to its guard again, or kept as it was; `None`: with the time it had left."""
     errors = []
@@ -195,7 +202,9 @@ def check_question(engine: Engine, one: Asked, question: Question, package: str)
 class Posed:
     """A question that was put: the `generation` that its answers bear, and who knows the site.
 
-    `known` are the processes that have reached it before, as host and pid, with their labels.
+    `known` are the processes that have reached it before, as host and pid, with their labels; as
+    long as none has, the schedulers that imported it. An import alone does not make one a worker:
+    SGLang's main process imports the scheduler's module and never runs it.
     """
 
     site: str
@@ -218,21 +227,24 @@ def _is_answer(record: Record) -> bool:
 
 def put_question(asked: Sequence[Asked], question: Question) -> Posed:
     """Write the new table everywhere."""
-    known: dict[tuple[str, int], str] = {}
+    before: list[Record] = []
     generation = 1 + max(int(one.table["generation"]) for one in asked)
     for one in asked:
         _read_spool(one)  # what was there before is not an answer, but tells who can give one
-        known |= {
-            (r.host, r.pid): label_of_title(r.title) or f"pid {r.pid}"
-            for r in one.records
-            if r.site == question.site
-        }
+        before += [r for r in one.records if r.site == question.site]
         one.records.clear()
         sites = dict(one.table["sites"])
         sites[question.site] = question.entry(sites[question.site])
         one.table |= {"generation": generation, "phase": "armed", "over": False, "sites": sites}
         one.agent.call("probe-table", {"table": one.table})
-    return Posed(question.site, generation, known)
+    return Posed(question.site, generation, _find_known(before))
+
+
+def _find_known(before: Sequence[Record]) -> dict[tuple[str, int], str]:
+    there = [r for r in before if r.kind != "import"]
+    if not there:
+        there = [r for r in before if is_scheduler(label_of_title(r.title))]
+    return {(r.host, r.pid): label_of_title(r.title) or f"pid {r.pid}" for r in there}
 
 
 def wait_for_answers(asked: Sequence[Asked], posed: Posed, timeout_s: float) -> list[Record]:

@@ -26,13 +26,13 @@ def test_sglangs_own_flag_is_asked(shop: Workshop, name: str) -> None:
     """
     shop.put(limit=1, once_per=["y", "str(x)"], capture=["x", "x + 1"])
     script = f"NAME = {name!r}\n{FLAG}" + (
-        "capturing = True; model.f(1, 1); model.f(2, 1); model.f(3, 2)\n"
+        "capturing = True; model.f(1, 1); model.f(2, 1); model.f(3, int)\n"
         "capturing = False; model.f(4, 1)"
     )
     done = shop.run(script)
     assert [(r.kind, r.note, dict(r.values), r.keys) for r in done.records[1:4]] == [
         ("skip", "graph warm-up or capture", {"x": 1}, (1, None)),
-        ("skip", "graph warm-up or capture", {"x": 3}, (2, None)),
+        ("skip", "graph warm-up or capture", {"x": 3}, ("<class builtins.int>", None)),
         ("hit", "not counted: graph warm-up or capture 3", {"x": 4, "x + 1": 5}, (1, "4")),
     ]
     assert done.of("skip")[0].errors == {"x + 1": "not evaluated here: the expression may run code"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -21,6 +22,7 @@ from orchestrator.session.asking import (
     Asked,
     Posed,
     Question,
+    hold_leases,
     open_asked,
     put_question,
     read_table,
@@ -159,6 +161,58 @@ def test_several_sessions_are_refused() -> None:
     )
 
 
+class _HeldAgent:
+    """A host that notes its renewals; the first is lost, as on a bad line."""
+
+    def __init__(self) -> None:
+        self.renewed: list[object] = []
+        self.enough = threading.Event()
+
+    def call(self, op: str, args: dict[str, Any], timeout_s: float) -> Reply:
+        """The lease goes on; the third time is enough for a test."""
+        assert (op, timeout_s) == ("renew", 0.01)
+        self.renewed.append(args["lease_s"])
+        if len(self.renewed) == 1:
+            raise HostError("no answer", host="a", code="timeout")
+        if len(self.renewed) == 3:
+            self.enough.set()
+        return Reply({"guard": "alive"})
+
+
+def test_no_lease_runs_out_over_a_question() -> None:
+    """However long the answers take; what was kept has no lease, and is left as it is."""
+    agent, kept = _HeldAgent(), _HeldAgent()
+    both = [
+        Asked(name, cast("AgentClient", held), {"controller": controller}, "/p", {})
+        for name, held, controller in (("a", agent, "detached"), ("b", kept, "kept"))
+    ]
+    with hold_leases(both, 0.04):
+        assert agent.enough.wait(30)
+    assert (set(agent.renewed), kept.renewed) == ({0.04}, [])
+    assert not [t for t in threading.enumerate() if t.name == "sgldbg-renewal"]
+
+
+USAGE = "Usage: sgldbg ask [OPTIONS] SESSION\nTry 'sgldbg ask --help' for help.\n\nError: "
+TWICE = "given more than once: a question is for one site, with one condition\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "error"),
+    [
+        (("--limit", "0"), "Invalid value for '--limit': 0 is not in the range x>=1.\n"),
+        (("--site", "p.2"), f"Invalid value for '--site': {TWICE}"),
+        (("--when", "x", "--when", "y"), f"Invalid value for '--when': {TWICE}"),
+        (("--when", ""), "Invalid value: ``: the code is empty\n"),
+    ],
+)
+def test_a_question_that_nobody_can_answer(
+    sgldbg: Command, words: tuple[str, ...], error: str
+) -> None:
+    """It is refused at once, and no part of it is dropped without a word."""
+    asked = sgldbg("ask", "none.yaml", "--site", SITE, "--capture", "x", *words)
+    assert (asked.code, asked.err) == (2, USAGE + error)
+
+
 class _HereAgent:
     """The agent's own ops, called in this process."""
 
@@ -206,16 +260,38 @@ class _SpoolAgent:
         return Reply({"files": []})
 
 
-def test_a_question_knows_who_was_there_before() -> None:
-    """From the records of its site; those of others and what they were of do not count."""
-    other = replace(make_record("a", 12), site="other.1")
-    earlier = [make_record("a", 10), make_record("a", 11, "skip"), other]
+IMPORTED = [
+    make_record("a", 13, "import"),
+    replace(make_record("a", 5, "import"), title="python -m sglang.launch_server --port 1"),
+]
+
+
+@pytest.mark.parametrize(
+    ("earlier", "known"),
+    [
+        (
+            [*IMPORTED, make_record("a", 10), make_record("a", 11, "skip")],
+            {("a", 10): "TP0", ("a", 11): "TP1"},
+        ),
+        (IMPORTED, {("a", 13): "TP3"}),
+        (IMPORTED[1:], {}),
+    ],
+)
+def test_a_question_knows_who_was_there_before(
+    earlier: list[Record], known: dict[tuple[str, int], str]
+) -> None:
+    """From the records of its site; those of others do not count.
+
+    Who only imported the module is no worker of the site, such as SGLang's main process, which
+    would be waited for in vain; as long as nobody reached it, those who may are the schedulers.
+    """
+    earlier = [*earlier, replace(make_record("a", 12), site="other.1")]
     agent = _SpoolAgent()
     table = {"generation": 4, "sites": {SITE: {}}}
     asked = Asked("a", cast("AgentClient", agent), {"session": "s"}, "/p", table)
     asked.records += earlier
     posed = put_question([asked], Question(SITE, ()))
-    assert posed == Posed(SITE, 5, {("a", 10): "TP0", ("a", 11): "TP1"})
+    assert posed == Posed(SITE, 5, known)
     assert (asked.records, agent.table["generation"]) == ([], 5)
 
 

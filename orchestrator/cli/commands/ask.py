@@ -37,13 +37,26 @@ from orchestrator.transport.routes import open_transport
 _LEASE_S = 3600.0
 
 
+def _only_one(
+    context: click.Context, parameter: click.Parameter, values: tuple[str, ...]
+) -> str | None:
+    """The one value; of two, neither is dropped without a word."""
+    if len(values) > 1:
+        raise click.BadParameter("given more than once: a question is for one site, with one"
+                                 " condition", context, parameter)  # fmt: skip
+    return values[0] if values else None
+
+
 @click.command("ask")
 @session_argument
-@click.option("--site", required=True, help="The site, like `eagle3-draft-input.1`.")
+@click.option("--site", required=True, multiple=True, callback=_only_one,
+              help="The site, like `eagle3-draft-input.1`.")  # fmt: skip
 @click.option("--capture", multiple=True, required=True, metavar="EXPRESSION", help="What to show.")
-@click.option("--when", metavar="EXPRESSION", help="Only hits where this holds count.")
+@click.option("--when", metavar="EXPRESSION", multiple=True, callback=_only_one,
+              help="Only hits where this holds count.")  # fmt: skip
 @click.option("--once-per", multiple=True, metavar="EXPRESSION", help="One record for each value.")
-@click.option("--limit", default=3, show_default=True, help="Records per process.")
+@click.option("--limit", type=click.IntRange(min=1), default=3, show_default=True,
+              help="Records per process.")  # fmt: skip
 @click.option("--exercise", "send", is_flag=True, help="Send the session's requests, too.")
 @click.option("--timeout", type=duration, default="10s", show_default=True, metavar="DURATION",
               help="How long to wait for answers.")  # fmt: skip
@@ -72,10 +85,8 @@ def command(
     a fifth of a second, and the answers are shown as soon as every process that has reached the
     site before has given one, or the time is over. Exit code 1: no answer came in time.
     """
-    conditions = _codes((when,) if when else ())
-    question = asking.Question(
-        site, _codes(capture), conditions[0] if conditions else None, _codes(once_per), limit
-    )
+    condition = next(iter(_codes((when,) if when is not None else ())), None)
+    question = asking.Question(site, _codes(capture), condition, _codes(once_per), limit)
     project = load_project(session_file, inventory, patches)
     wanted = is_of(project.session.name)
     contacts = open_contacts(open_transport(), project.hosts)
@@ -87,7 +98,8 @@ def command(
         asked = asking.open_asked(contacts, wanted)
         lease_s = lease or max(float(one.left["lease_s"]) for one in asked)
         try:
-            found, missing = _ask(project, asked, question, timeout, send=send)
+            with asking.hold_leases(asked, lease_s):
+                found, missing = _ask(project, asked, question, timeout, send=send)
         finally:
             failed = asking.let_go(asked, lease_s)
     except OrchestratorError as error:
@@ -100,6 +112,8 @@ def command(
     _show(found, as_json=as_json)
     for worker in missing if found else ():
         say(f"note: no answer of {worker} came in time")
+    if lease and any(one.left["controller"] == "kept" for one in asked):
+        say("note: --lease changes nothing here: `sgldbg keep` has ended the lease")
     return _end(found, asked, failed, lease_s)
 
 
@@ -181,7 +195,11 @@ def _end(
     if failed:
         return ExitCode.NOT_RESTORED
     if not any(record.kind == "hit" for record in found):
-        click.echo("no answer came in time: the site was not reached, or `--when` did not hold",
-                   err=True)  # fmt: skip
+        # Where it was reached and something raised, the records above say what.
+        raised = any(record.kind == "error" for record in found)
+        why = "`--when` could not be evaluated" if raised else (
+            "the site was not reached, or `--when` did not hold"
+        )  # fmt: skip
+        click.echo(f"no answer came in time: {why}", err=True)
         return ExitCode.NOT_AS_EXPECTED
     return ExitCode.DONE

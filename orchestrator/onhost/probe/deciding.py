@@ -118,7 +118,7 @@ def observe(site: Site, glob: Dict[str, Any], loc: Dict[str, Any], keys: Any) ->
         site.name,
         note="not counted: " + note if note else "",
         v=values,
-        key=[key if type(key) is Key else show(key) for key in keys],
+        key=shown(keys),
         e=errors,
         x=results,
         req=read_requests(loc),
@@ -149,6 +149,11 @@ def key_of(code: Code, glob: Dict[str, Any], loc: Dict[str, Any]) -> Any:
         if is_the_servers(error):
             raise
         return Key("error: " + describe(error))
+
+
+def shown(keys: Tuple[Any, ...]) -> List[Any]:
+    """Keys as a record has them."""
+    return [key if type(key) is Key else show(key) for key in keys]
 
 
 def single_of(value: Any) -> Any:
@@ -202,7 +207,7 @@ def skip(
     if glob is not None and loc is not None:
         values = read_captures(site, glob, loc, errors, light=True)[0]
     req = read_requests(loc or {})
-    emit("skip", site.name, note=reason, v=values, key=[show(k) for k in keys], e=errors, req=req)
+    emit("skip", site.name, note=reason, v=values, key=shown(keys), e=errors, req=req)
 
 
 def spend(site: Site, why: str) -> None:
