@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import libcst as cst
@@ -25,6 +25,7 @@ from orchestrator.patching.checking import check_alone
 from orchestrator.patching.finding.anchor import candidates, find_scope, within
 from orchestrator.patching.finding.places import find_places
 from orchestrator.patching.finding.refusals import (
+    is_reached,
     refuse_bound_names,
     refuse_place,
     refuse_unreachable,
@@ -102,7 +103,10 @@ def fit(source: Source, wanted: Wanted) -> Fitted:
             return _fit_import(source, wanted, wanted.edit.action)
         places = _find(source, wanted)
         _refuse_inserted(source, wanted, places)
-        parts = [_fit_place(source, wanted, place) for place in places]
+        # Of several places one that no way leads to is no reason to refuse the others.
+        several = len(places) > 1
+        reached = [p for p in places if not several or is_reached(source, p)] or places[:1]
+        parts = [_fit_place(source, wanted, place) for place in reached]
     except PatchError as error:
         error.file = error.file or source.file
         raise
@@ -110,9 +114,28 @@ def fit(source: Source, wanted: Wanted) -> Fitted:
         wanted,
         tuple(part.made for part in parts),
         tuple(part.site for part in parts),
-        tuple(dict.fromkeys(w for part in parts for w in part.warnings)),
+        tuple(
+            dict.fromkeys(
+                (
+                    *_left_alone(source, wanted, places, reached),
+                    *(w for part in parts for w in part.warnings),
+                )
+            )
+        ),
         doubt=next((part.doubt for part in parts if part.doubt), None),
     )
+
+
+def _left_alone(
+    source: Source, wanted: Wanted, places: Sequence[Place], reached: Sequence[Place]
+) -> Iterator[str]:
+    for place in places:
+        if place not in reached:
+            line = source.line_of(place.statement.node)
+            yield (
+                f"`{source.file}`: `{wanted.edit.site}` leaves line {line} alone: "
+                "no way leads there"
+            )
 
 
 def _find(source: Source, wanted: Wanted) -> tuple[Place, ...]:

@@ -6,7 +6,7 @@ import libcst as cst
 
 from orchestrator.errors import PatchError
 from orchestrator.model.source import Span
-from orchestrator.patching.scope.standing import Standing
+from orchestrator.patching.scope.standing import Standing, find_standing
 from orchestrator.patching.source import Source
 from orchestrator.patching.structure.place import Place, is_future
 from orchestrator.patching.structure.walk import (
@@ -86,6 +86,16 @@ def _future_behind(source: Source, place: Place) -> str | None:
         if is_future(node):
             return source.module.code_for_node(node).strip().rstrip("; ")
     return None
+
+
+def is_reached(source: Source, place: Place) -> bool:
+    """Whether a way leads to a place; so it is with any whose statement goes, which runs nowhere
+    anyhow, and wherever it cannot be told.
+    """
+    if place.side == "replace":
+        return True
+    standing = find_standing(source, place)
+    return standing is None or standing.state is not None
 
 
 def refuse_unreachable(
