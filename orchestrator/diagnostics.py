@@ -25,11 +25,13 @@ _STATES = {
     "staged": "files are staged, none is in place",
     "patched": "files are still patched",
     "reverted": "files are as they were",
+    "let go": "files are as they were, but for what somebody else changed",
     "drifted": "files were changed by somebody else",
     "unknown": "state of the files is unknown",
 }
 _SERVERS = {
     "untouched": "server was not touched",
+    "stopping": "server still runs, and was about to be stopped",
     "stopped": "server is stopped",
     "debug life": "the patched server still runs",
     "restored": "server is as it was",

@@ -27,10 +27,11 @@ class ExitCode(IntEnum):
 class Outcome:
     """What became of one host in one stage. `state` is said of the host's files and server:
 
-    `untouched` nothing was written · `staged` · `patched` · `reverted` as it was before ·
-    `drifted` · `unknown`. `server` is `untouched` · `stopped` · `debug life` · `restored` as it
-    was before · `differs`: it runs again, but not in all as it did · `left stopped` as the session
-    file asks · `not back` · `unknown`.
+    `untouched` nothing was written · `staged` · `patched` · `reverted` as it was before · `let go`
+    the same, but for files that are somebody else's and need nothing more · `drifted` · `unknown`.
+    `server` is `untouched` · `stopping` · `stopped` · `debug life` · `restored` as it was before ·
+    `differs`: it runs again, but not in all as it did · `left stopped` as the session file asks ·
+    `not back` · `unknown`.
     """
 
     host: str
@@ -46,11 +47,12 @@ class Outcome:
 def is_as_before(outcomes: Sequence[Outcome]) -> bool:
     """Whether every host has its own files and its own server again.
 
-    Also one that differs: how a start command of the user's runs it is theirs to say, and no
+    Also one with a file that is somebody else's by now and was let go: no revert has more to do
+    there. Also one that differs: how a start command of the user's runs it is theirs to say, and no
     further revert would change it.
     """
     return all(
-        o.state in ("untouched", "reverted")
+        o.state in ("untouched", "reverted", "let go")
         and o.server in ("untouched", "restored", "differs", "left stopped")
         for o in outcomes
     )

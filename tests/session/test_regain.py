@@ -118,8 +118,14 @@ def test_nothing_is_left_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_is_somebody_else_s_is_told() -> None:
     """A file that force has let go is not as it was: its host says so."""
     files = [
-        {"path": "/l.py", "state": "reverted", "why": ""},
-        {"path": "/m.py", "state": "untouched", "why": "left as it is: the install was made anew"},
+        {"path": "/l.py", "state": "reverted", "why": "", "let_go": False},
+        {"path": "/n.py", "state": "untouched", "why": "shared with k1", "let_go": False},
+        {
+            "path": "/m.py",
+            "state": "untouched",
+            "why": "left as it is: the install was made anew",
+            "let_go": True,
+        },
     ]
     value = {"report": ["the lease ran out"], "files": files, "left": [], "server": None}
     assert tell_recovered(value) == [

@@ -14,7 +14,6 @@ from orchestrator.model.inventory import Host, Inventory, LaunchAdopt, LaunchCom
 from orchestrator.model.outcome import Outcome, is_as_before
 from orchestrator.session.hosts.contact import Contact
 from orchestrator.session.hosts.fleet import Fleet
-from orchestrator.session.hosts.held import tell_who_ends
 from orchestrator.session.hosts.member import Member
 from orchestrator.session.left import undo
 from orchestrator.session.left.parts import all_sessions
@@ -60,7 +59,8 @@ class FakeAgent:
             self._log.append(f"{self._name} finish")
         if op in ("revert", "recover"):
             said = self._reverts.pop(0) if len(self._reverts) > 1 else self._reverts[0]
-            left = [f"{f['path']}: {f['state']}, {f['why']}" for f in said["files"]]
+            bad = [f for f in said["files"] if not f.get("let_go")]
+            left = [f"{f['path']}: {f['state']}, {f['why']}" for f in bad]
             server = said.get("server", {"pid": 1}) if said["verified"] else None
             report = said.get("report", [])
             return Reply(said | {"server": server, "left": left, "report": report})
@@ -80,7 +80,9 @@ class Heard:
         """Of no interest here."""
 
     def note(self, text: str) -> None:
-        self.log.append(text)
+        # The leases of these tests are shorter than a busy machine may stand still.
+        if not text.startswith("the lease ran out at "):
+            self.log.append(text)
 
 
 def left_on(host: str, expired: bool) -> dict[str, Any]:
@@ -321,67 +323,15 @@ def test_a_server_that_waits_for_a_host_out_of_reach(monkeypatch: pytest.MonkeyP
     )
 
 
-HELD = {
-    "session": "20260101-000000-q-bbbbbbbb",
-    "host": "k0",
-    "holder": "ann@desk",
-    "since": 0,
-    "until": 7200.0,
-    "expired": False,
-    "controller": "unknown",
-    "elsewhere": None,
-    "lock": "/site/sglang/.sgldbg-lock",
-    "state": "patched",
-    "files": [{"path": "/x.py", "state": "patched"}],
-    "server": "unknown",
-    "ran": True,
-    "ends": "user",
-    "user": "ann",
-    "why_not": "the lock is another user's (ann, uid 1000), who alone can undo it",
-}
-
-
-@pytest.mark.parametrize(
-    ("changes", "state", "message"),
-    [
-        (
-            {},
-            "patched",
-            "session `20260101-000000-q-bbbbbbbb` of ann@desk since 1970-01-01 00:00:00 UTC, until"
-            " 1970-01-01 02:00:00 UTC by its last word: the lock is another user's (ann, uid 1000),"
-            " who alone can undo it",
-        ),
-        (
-            {"session": "", "holder": "", "state": "unknown", "files": []}
-            | {"ends": "hand", "why_not": "what the lock says cannot be read"},
-            "unknown",
-            "`/site/sglang/.sgldbg-lock` holds its install: what the lock says cannot be read",
-        ),
-    ],
-    ids=["another user's", "unreadable"],
-)
-def test_what_is_not_ours_to_end_is_told(changes: Any, state: str, message: str) -> None:
-    """Nothing is tried on it, and nobody takes the host for one on which nothing was left."""
-    heard, left = Heard(), HELD | changes
-    agent: Any = FakeAgent("k0", heard.log, [])
-    transport: Any = None
-    contacts = [Contact(Host("k0"), agent, None, (left,))]
-    inventory = Inventory("inventory.yaml", {}, {}, {}, {})
-    (outcome,) = Undo(contacts, inventory, transport, heard).end(all_sessions)
-
-    assert heard.log == []
-    assert (outcome.ok, outcome.state, outcome.server) == (False, state, "unknown")
-    assert (outcome.message, outcome.hints) == (message, (tell_who_ends(left),))
-
-
-def test_another_users_session_hides_nothing_of_ours() -> None:
-    """Ours on the same host is ended all the same."""
-    heard = Heard()
-    agent: Any = FakeAgent("k0", heard.log, [])
-    transport: Any = None
-    contacts = [Contact(Host("k0"), agent, None, (left_on("k0", True), HELD))]
-    inventory = Inventory("inventory.yaml", {}, {}, {}, {})
-    (outcome,) = Undo(contacts, inventory, transport, heard).end(all_sessions)
-
-    assert heard.log[0] == "k0 recover"
-    assert (outcome.ok, outcome.state) == (False, "patched")
+def test_what_is_let_go_is_not_as_it_was(end: Any) -> None:
+    """It needs no more work, so that nothing fails; the words do not claim that it came back."""
+    row = {"file": "x.py", "path": "/x.py", "state": "untouched", "kept": [], "let_go": True}
+    why = "somebody else changed it before the swap"
+    said = {"files": [row | {"why": why}], "verified": True}
+    _, outcomes = end({"k0"}, k0=[said], k1=[said])
+    assert [(o.ok, o.state, o.message) for o in outcomes] == [(True, "let go", f"/x.py: {why}")] * 2
+    assert render_outcomes(outcomes[:1]) == [
+        "k0: files are as they were, but for what somebody else changed, server is as it was;"
+        f" /x.py: {why}"
+    ]
+    assert is_as_before(outcomes)

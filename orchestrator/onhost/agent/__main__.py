@@ -24,6 +24,7 @@ PACKAGE_DIR, with a slash in it, is where an install may still be held by a sess
 directory was lost: what its lock says is enough to put the files back.
 """
 NOT_RESTORED = 7
+_THEIRS = ", but for what somebody else changed"
 USAGE_WRONG = 2
 
 
@@ -219,7 +220,9 @@ def _revert_one(name: str, undo: Callable[[], Dict[str, Any]]) -> int:
     for text in result["report"] if lost else ():
         print("%s: %s" % (name, text))
     done = bool(result.get("verified")) and not left
-    print("%s: %s" % (name, "reverted and verified" if done else "not finished"))
+    theirs = any(item.get("let_go") for item in result.get("files") or [])
+    said = "reverted and verified%s" % (_THEIRS if theirs else "") if done else "not finished"
+    print("%s: %s" % (name, said))
     return 0 if done and not lost else NOT_RESTORED
 
 

@@ -170,6 +170,13 @@ def find_new_machines(contacts: Sequence[Contact]) -> set[str]:
     return {c.host.name for c in contacts for s in c.sessions if is_of_earlier_machine(c, s)}
 
 
+# What a host sees of a server, where `Outcome` has another word for it.
+_SERVERS = {
+    "restored, and gone since": "not back",
+    "debug life, and gone since": "stopped",
+}
+
+
 def tell_files(left: Mapping[str, Any]) -> str:
     """The word of `Outcome` for the files of a session that a host tells of: the worst of them."""
     states = [file["state"] for file in left["files"]]
@@ -188,7 +195,7 @@ def tell_files(left: Mapping[str, Any]) -> str:
 
 def tell_server(left: Mapping[str, Any]) -> str:
     """The word of `Outcome` for its server."""
-    return "not back" if left["server"] == "restored, and gone since" else str(left["server"])
+    return _SERVERS.get(left["server"], str(left["server"]))
 
 
 def join_errors(errors: Sequence[HostError], what: str, state: str) -> OrchestratorError | None:

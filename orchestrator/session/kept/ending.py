@@ -91,7 +91,7 @@ def _remaining(outcome: Outcome) -> str:
         todo = "`sgldbg status` when it answers again, then `sgldbg revert --all`"
     elif START_BY_HAND in outcome.hints:
         todo = START_BY_HAND
-    elif outcome.state in ("untouched", "reverted"):
+    elif outcome.state in ("untouched", "reverted", "let go"):
         todo = (
             "its server was to run again as it did before: mend what stands in its way, then run"
             " `sgldbg revert --all`, which waits for it again"

@@ -185,7 +185,9 @@ def find_server(inventory: Inventory, hosts: Sequence[str]) -> Server | None:
 
 def _member(rank: int, part: Part) -> Member:
     """What the session had come to there, from what the host says of it."""
-    server = tell_server(part.left)
+    # Of a debug life whose main process has gone there may be workers and shared memory left.
+    started = part.left["server"].startswith("debug life")
+    server = "debug life" if started else tell_server(part.left)
     return Member(
         replace(part.contact.host, name=part.left["host"]),
         rank,
@@ -194,7 +196,7 @@ def _member(rank: int, part: Part) -> Member:
         swapped=state_of(part.left) == "patched",
         described=server != "untouched",
         stopping=server != "untouched",
-        started=server == "debug life",
+        started=started,
         ran=bool(part.left["ran"]),
         state=state_of(part.left),
         server=server,

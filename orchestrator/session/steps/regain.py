@@ -155,11 +155,7 @@ def tell_recovered(value: Mapping[str, Any]) -> list[str]:
     differences = find_differences(value)
     if differences:  # these are told with the state of the server
         done = [text.removesuffix(f" ({'; '.join(differences)})") for text in done]
-    theirs = [
-        f"{file['path']}: {file['why']}"
-        for file in value["files"]
-        if file["state"] == "untouched" and file["why"]
-    ]
+    theirs = stages.tell_let_go(value)
     return list(dict.fromkeys([*done, *tell_lost(value), *theirs, *value["left"]]))
 
 
@@ -197,7 +193,7 @@ def _ask_guard(member: Member, mine: dict[str, Any]) -> None:
             notes=tuple(value["left"]),
         )
         return
-    member.state = "reverted" if member.staged else "untouched"
+    member.state = stages.name_state(value) if member.staged else "untouched"
     member.error = None
     # That the lease ran out needs no word; what else made it act does.
     why = [text for text in value["report"][:1] if not text.startswith("the lease ran out")]

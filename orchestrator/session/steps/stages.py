@@ -195,12 +195,13 @@ def revert(*, force: bool = False) -> Act:
             member.state = name_state(value)
             raise _not_reverted(member.name, value["files"])
         if member.staged or member.swapped:
-            member.state = "reverted"
+            member.state = name_state(value)
         member.notes += [
             f"what stood in {f['path']} is kept as {', '.join(f['kept'])}"
             for f in value["files"]
             if f["kept"]
         ]
+        member.notes += tell_let_go(value)
         return f"{len(value['files'])} files"
 
     return act
@@ -213,9 +214,14 @@ def name_state(value: Mapping[str, Any]) -> str:
     could look, the host counts as patched.
     """
     if value["verified"]:
-        return "reverted"
+        return "let go" if tell_let_go(value) else "reverted"
     bad = {f["state"] for f in value["files"]} - set(_BACK)
     return "drifted" if bad == {"drift"} else "patched"
+
+
+def tell_let_go(value: Mapping[str, Any]) -> list[str]:
+    """The files that are somebody else's by now, and that the session has let go, each with why."""
+    return [f"{f['path']}: {f['why']}" for f in value["files"] if f.get("let_go")]
 
 
 def _not_reverted(host: str, files: Sequence[Mapping[str, Any]]) -> HostError:

@@ -298,7 +298,7 @@ def _is_up(member: Member) -> bool:
 
 def _may_finish(member: Member) -> bool:
     """Whether nothing is left that the host's guard, or a later contact, could still better."""
-    clean = member.state in ("untouched", "reverted")
+    clean = member.state in ("untouched", "reverted", "let go")
     return clean and member.server in ("untouched", "restored", "left stopped")
 
 

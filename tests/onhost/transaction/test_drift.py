@@ -235,10 +235,12 @@ def test_force_ends_an_edit_through_another_link(place, swapped):
     swapped.session.close()
     value = recover.recover(place.directory(), force=True)
     llama = value["files"][1]
-    assert (llama["state"], llama["why"]) == (
+    assert (llama["state"], llama["let_go"], llama["why"]) == (
         "reverted",
+        True,
         "the original itself was changed through another link",
     )
+    assert [file["let_go"] for file in value["files"]] == [False, True, False]
     assert (value["left"], place.status()) == ([], [])
     assert (place.root / LLAMA).read_bytes() == b"WIDTH = 65\n"
     assert list(place.root.rglob(".sgldbg*")) == []
@@ -257,6 +259,7 @@ def test_a_change_before_the_swap(place):
     assert value["verified"]
     assert value["files"][2]["state"] == "untouched"
     assert value["files"][2]["why"] == "somebody else changed it before the swap"
+    assert [file["let_go"] for file in value["files"]] == [False, False, True]
     op(context, "finish")
     assert place.changes() != []
     assert (place.root / LAYERS).read_bytes() == b"X = 'upgraded'\n"
@@ -302,6 +305,7 @@ def test_a_change_after_the_revert(place, swapped):
     value = place.recover()
     assert (value["left"], value["verified"]) == ([], True)
     assert value["files"][2]["why"] == "somebody else changed it after it was put back"
+    assert value["files"][2]["let_go"]
     assert (place.root / LAYERS).read_bytes() == b"X = 'upgraded'\n"
 
 

@@ -153,8 +153,9 @@ def _is_abandoned(session: SessionState) -> bool:
 
 
 def _report(session: SessionState, item: Value) -> Value:
-    report = {"file": item["path"], "path": item["path"], "kept": [], "state": "untouched"}
-    report.update(why="shared with %s" % _owner(session), sha256=_sha256(item["path"]))
+    report = {"file": item["path"], "path": item["path"], "kept": [], "let_go": False}
+    report.update(state="untouched", why="shared with %s" % _owner(session))
+    report["sha256"] = _sha256(item["path"])
     if not _is(item, "before_sha256") and _is(item, "after_sha256"):
         report.update(state="failed", why="%s has not put it back" % _owner(session))
     elif not _is(item, "before_sha256"):

@@ -155,8 +155,9 @@ def revert(session: SessionState, force: bool = False) -> List[Report]:
 
     The state of a file is `reverted`, `removed`, `untouched`, `drift` (somebody else changed it:
     left alone without `force`) or `failed`; `why` says more where there is more to say. Files that
-    another host's server may still run from are `failed` until that one is over. Once the install
-    was given back nothing of it is touched any more.
+    another host's server may still run from are `failed` until that one is over. `let_go` says of
+    one that needs no more work that what stands there is somebody else's all the same. Once the
+    install was given back nothing of it is touched any more.
     """
     with session.locked():
         if claim.has_let_go(session):
@@ -173,7 +174,7 @@ def revert(session: SessionState, force: bool = False) -> List[Report]:
             ]
         with contextlib.suppress(OSError, Refusal):
             restore_dirs(session)
-        clean = all(report["state"] in ("reverted", "removed", "untouched") for report in reports)
+        clean = all(report["state"] in _BACK for report in reports)
         session.note("reverted", verified=clean)
     return reports[::-1]
 
@@ -182,13 +183,22 @@ def _report_past(session: SessionState, one: PlannedFile) -> Report:
     back = "removed" if one.before_sha256 is None else "reverted"
     state = back if one.file in session.facts.put_back else "untouched"
     report = {"file": one.file, "path": one.path, "state": state, "kept": [], "why": ""}
-    return dict(report, sha256=_sha256_of(one))
+    return dict(report, sha256=_sha256_of(one), let_go=False)  # what is there may be a session's
+
+
+def _see_whose(report: Report, one: PlannedFile) -> Report:
+    """The report with what stands there now, and whether that is somebody else's for good."""
+    now = _sha256_of(one)
+    is_other = now != one.before_sha256 or (now is None and os.path.lexists(one.path))
+    let_go = is_other and report["state"] in _BACK
+    why = report["why"] or (_BEFORE_SWAP if let_go else "")
+    return dict(report, sha256=now, let_go=let_go, why=why)
 
 
 def _wait_for(one: PlannedFile, busy: List[str]) -> Report:
     why = "; ".join(busy)
     report = {"file": one.file, "path": one.path, "state": "failed", "kept": [], "why": why}
-    return dict(report, sha256=_sha256_of(one))
+    return _see_whose(report, one)
 
 
 def _revert_one(
@@ -196,11 +206,11 @@ def _revert_one(
 ) -> Report:
     report: Report = {"file": one.file, "path": one.path, "state": "failed", "kept": [], "why": ""}
     if one.file not in session.facts.staging:
-        return dict(report, state="untouched", sha256=_sha256_of(one))
+        return _see_whose(dict(report, state="untouched"), one)
     try:
         importer = runtime.find_importer(session, one)
         if importer is not None:
-            return dict(report, **runtime.leave_in(session, importer), sha256=_sha256_of(one))
+            return _see_whose(dict(report, **runtime.leave_in(session, importer)), one)
         with session.step("revert:file", file=one.file) as done:
             for path in (one.new, files.probe_path(one)):
                 files.remove(path)
@@ -221,8 +231,7 @@ def _revert_one(
         if isinstance(error, Refusal) and error.code == "fenced":
             raise
         report.update(state="failed", why=files.explain(error))
-    report["sha256"] = _sha256_of(one)
-    return report
+    return _see_whose(report, one)
 
 
 def _take_back(session: SessionState, one: PlannedFile, force: bool) -> Report:
@@ -241,7 +250,7 @@ def _take_back(session: SessionState, one: PlannedFile, force: bool) -> Report:
         files.remove(one.orig)
         return {"state": "reverted"}
     elif one.file in session.facts.let_go or _is_other_name(one, seen):
-        return {"state": "untouched", "why": "somebody else changed it before the swap"}
+        return {"state": "untouched", "why": _BEFORE_SWAP}
     elif seen.sha256 == one.after_sha256 and _original_is_whole(one):
         seen = files.look(one.path)  # once more: reading the original took its time
         if seen.sha256 == one.after_sha256:
@@ -286,12 +295,14 @@ def _drift(session: SessionState, one: PlannedFile, seen: files.Look, force: boo
     return {"state": "reverted", "kept": saved}
 
 
+_BACK = ("reverted", "removed", "untouched")
 _DRIFT = {
     "missing": "it was removed after the swap",
     "file": "it was changed after the swap",
     "other": "something that is no plain file stands there",
 }
 _LOST = {True: ", and its kept original is gone", False: ""}
+_BEFORE_SWAP = "somebody else changed it before the swap"
 _THROUGH_LINK = "the original itself was changed through another link"
 _GIVEN_UP = "left as it is: the install was made anew, nothing of the session is in it"
 
@@ -302,7 +313,7 @@ def _verify(session: SessionState, one: PlannedFile, force: bool) -> Report:
         return {} if seen.kind == "missing" else {"state": "untouched", "why": "not ours"}
     if one.file not in session.facts.swapping:
         changed = seen.sha256 != one.before_sha256
-        return {"why": "somebody else changed it before the swap" if changed else ""}
+        return {"why": _BEFORE_SWAP if changed else ""}
     if seen.sha256 != one.before_sha256:
         # That inode belongs there, and its bytes are somebody's: nothing is left to be put back.
         return {"state": "reverted" if force else "drift", "why": _THROUGH_LINK}

@@ -16,7 +16,7 @@ from ..held.state import JOURNAL, session_dir
 from ..proc import procfs
 from ..refusal import Refusal
 from ..server.life import LIVES
-from . import duplicate, recover
+from . import duplicate, recover, serving
 
 Value = Dict[str, Any]
 # Who ends a session that no revert from here does: the user whose it is, its guard, whoever sees
@@ -185,9 +185,9 @@ def describe(one: Orphan) -> str:
 def _find_debug(one: Orphan) -> List[Debug]:
     """Its debug life by the mark that it carries: the outermost processes."""
     mark = "%s/%s" % (one.holder["session"], one.holder["host"])
-    every = procfs.read_all()
-    marked = {p for p in every if (procfs.read_environ(p) or {}).get("SGLDBG_SESSION") == mark}
-    mains = [every[p] for p in sorted(marked) if every[p].alive and every[p].ppid not in marked]
+    marked = serving.find_marked(mark)
+    pids = {one.pid for one in marked}
+    mains = [one for one in marked if one.ppid not in pids]
     return [
         Debug(m.pid, m.start_time, procfs.parse_strings(procfs.read_cmdline(m.pid))) for m in mains
     ]

@@ -11,7 +11,7 @@ from ..held import journal, lease, lock, machine, sight, untrusted
 from ..held.facts import Facts, PlannedFile
 from ..held.lease import Lease
 from ..held.state import JOURNAL
-from . import begin, foreign, moved, orphan, takeover
+from . import begin, foreign, moved, orphan, serving, takeover
 
 Session = Dict[str, Any]
 
@@ -171,9 +171,11 @@ def read_session(directory: str) -> Session:
     now_s = lease.now_s()
     other = machine.find_other(begun)
     shown = _show_files(facts) if other is None else []
+    names = (os.path.basename(os.path.dirname(directory)), os.path.basename(directory))
+    server = serving.read_server(facts, "%s/%s" % names) if other is None else "unknown"
     value = {
-        "session": os.path.basename(os.path.dirname(directory)),
-        "host": os.path.basename(directory),
+        "session": names[0],
+        "host": names[1],
         "root": facts.root,
         "holder": begun.get("holder", ""),
         "since": begun.get("since"),
@@ -184,14 +186,14 @@ def read_session(directory: str) -> Session:
         "expired": held is None or (not held.is_live() and not held.is_kept()),
         "controller": _controller(held),
         "guard": "alive" if begin.guard_is_alive(facts) else "dead",
-        "server": _server_state(facts),
+        "server": server,
         "ran": facts.lost_server or bool((facts.server or {}).get("ran")),
         "files": shown,
         "report": facts.report,
         "elsewhere": other,
         "shared_with": (facts.sharing or {}).get("owner"),
         "taken_from": begun.get("taken_from"),
-        "over": other is None and _is_over(facts, shown),
+        "over": other is None and _is_over(facts, shown, server),
     }
     return value if other is None else dict(value, **_ELSEWHERE, state=_OTHER % other)
 
@@ -270,12 +272,12 @@ def _state(facts: Facts, held: Optional[Lease], states: List[str]) -> str:
     return patched
 
 
-def _is_over(facts: Facts, shown: List[Dict[str, str]]) -> bool:
+def _is_over(facts: Facts, shown: List[Dict[str, str]], server: str) -> bool:
     """Whether a guard has put everything back and proven it, so that only its report waits."""
     unlocked = facts.unlocked or not facts.locks
     proven = facts.is_clean and unlocked and bool(facts.by)
     ran = bool((facts.server or {}).get("ran"))
-    back = _server_state(facts) in (("restored", "untouched") if ran else ("stopped", "untouched"))
+    back = server in (("restored", "untouched") if ran else ("stopped", "untouched"))
     return proven and back and all(item["state"] == "original" for item in shown)
 
 
@@ -283,14 +285,3 @@ def _is_anew(facts: Facts) -> bool:
     """Whether planned bytes were in place once, and neither they nor the lock are there now."""
     swapped = facts.swapping and not facts.unlocked and not facts.put_back
     return bool(swapped) and all(lock.read(path) is None for path in facts.locks)
-
-
-def _server_state(facts: Facts) -> str:
-    if facts.restored is not None:
-        back = lease.Process(facts.restored["pid"], facts.restored["start_time"])
-        return "restored" if lease.is_alive(back) else "restored, and gone since"
-    if facts.lost_server:
-        return "unknown"
-    if facts.debug is not None or facts.started is not None:
-        return "debug life"
-    return "stopped" if facts.stopping is not None else "untouched"
