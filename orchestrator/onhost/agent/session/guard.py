@@ -17,6 +17,7 @@ from ..files import claim
 from ..held import lease
 from ..held.lease import Lease
 from ..held.state import JOURNAL, SessionState, was_ended
+from ..proc.above.systemctl import find_bus
 from ..refusal import Refusal
 from ..server import life, process
 
@@ -82,6 +83,7 @@ def _ask(command: List[str]) -> Dict[str, Any]:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             cwd="/",
+            env=dict(os.environ, **find_bus()),
             start_new_session=True,
         )
     except OSError as error:

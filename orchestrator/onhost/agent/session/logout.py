@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
 from typing import List
 
 from ..proc import procfs
+from ..proc.above import systemctl
 
 RUNNING = "/run/systemd/system"
 LINGERING = "/var/lib/systemd/linger"
@@ -34,19 +34,10 @@ def kills_all(uid: int, running: str = RUNNING, lingering: str = LINGERING) -> b
     """Whether no process of this user stays after the last logout, in whatever scope it is."""
     if uid == 0 or not os.path.isdir(running) or _lingers(uid, lingering):
         return False
-    try:
-        done = subprocess.run(
-            # Without a session's name it shows what holds for all of them.
-            ["loginctl", "show-session", "--property=KillUserProcesses"],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            timeout=_ANSWER_S,
-            check=False,
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return False  # no logind, nobody who ends what a login leaves
-    return done.stdout.strip() == b"KillUserProcesses=yes"
+    # Without a session's name it shows what holds for all of them; and where no logind answers,
+    # nobody ends what a login leaves.
+    done = systemctl.run(["loginctl", "show-session", "--property=KillUserProcesses"], _ANSWER_S)
+    return done.out.strip() == "KillUserProcesses=yes"
 
 
 def _lingers(uid: int, lingering: str) -> bool:

@@ -87,7 +87,7 @@ def _tell(words: Sequence[str], timeout_s: float, is_users: bool) -> Done:
     return run(["systemctl", *scope, "--no-ask-password", *words], timeout_s)
 
 
-def _find_bus() -> Dict[str, str]:
+def find_bus() -> Dict[str, str]:
     """Where a user's own manager listens, which `sudo -u`, `su` and some logins do not say."""
     folder = "/run/user/%d" % os.geteuid()
     known = "XDG_RUNTIME_DIR" in os.environ or not os.path.isdir(folder)
@@ -99,7 +99,7 @@ def run(command: Sequence[str], timeout_s: float) -> Done:
     try:
         done = subprocess.run(
             command,
-            env=dict(os.environ, LC_ALL="C", SYSTEMD_PAGER="", **_find_bus()),
+            env=dict(os.environ, LC_ALL="C", SYSTEMD_PAGER="", **find_bus()),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
