@@ -16,12 +16,13 @@ from orchestrator.onhost.agent.files import files
 from orchestrator.onhost.agent.held import lease
 from orchestrator.onhost.agent.held.facts import Facts
 from orchestrator.onhost.agent.refusal import Refusal
-from orchestrator.onhost.agent.session import guard, recover, status
+from orchestrator.onhost.agent.session import guard, recover, serving, status
 from tests.onhost.transaction.place import (
     EDITED,
     HOST,
     LEASE_S,
     NOBODY,
+    SESSION,
     apply,
     op,
     stage,
@@ -282,4 +283,5 @@ def test_when_only_a_report_waits(changes, states, over):
     given = {"server": {"ran": True}, "restored": restored, "stopping": {"port": 1}}
     for name, value in {**DONE, **given, **changes}.items():
         setattr(facts, name, value)
-    assert status._is_over(facts, [{"state": state} for state in states]) is over
+    server = serving.read_server(facts, f"{SESSION}/{HOST}")
+    assert status._is_over(facts, [{"state": state} for state in states], server) is over
