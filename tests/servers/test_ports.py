@@ -71,6 +71,20 @@ def test_a_server_that_shares_its_port(agent, bench: Bench):
         )
 
 
+def test_a_start_whose_address_somebody_else_answers(agent, bench: Bench):
+    """A port is not its own where the kernel hands requests to a socket that is nearer."""
+    port = find_free()
+    child = bench.run("--port", str(port), "--host", "0.0.0.0", "--mode", "share")
+    with listen("127.0.0.1", port, share=True):
+        assert refused(wait_ready, agent, bench.server(port), bench.life(child), 0) == (
+            "port-taken",
+            f"port {port} is taken by {ME}",
+            (),
+            HINTS,
+        )
+    assert wait_ready(agent, bench.server(port), bench.life(child), 0).how
+
+
 def test_a_server_that_is_to_be_started(agent, bench: Bench, neighbour):
     """The address of its command line counts, or SGLang's own where it says none."""
     stack, port = neighbour

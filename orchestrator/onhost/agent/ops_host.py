@@ -119,8 +119,8 @@ def _life(context: Context, args: Args, raw: bytes) -> Result:
         if context.session is not None and context.session.facts.debug == _key(tree):
             shm.note(context.session, pid, processes)
     pids, network, port = [stat.pid for stat in tree], pid if tree else None, args.get("port")
-    owned = port is not None and bool(ports.find_addresses(port, pids, network))
     host = args.get("address")
+    owned = port is not None and ports.do_answer(port, host, pids, network)
     rivals: List[ports.Rival] = []
     if port is not None and not owned:
         wanted = None if host is None else ports.resolve(host)

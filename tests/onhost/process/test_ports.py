@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import socket
+import subprocess
 from collections.abc import Iterator
 from contextlib import ExitStack
 
@@ -70,6 +71,18 @@ def can_listen(address: str, port: int) -> bool:
     return True
 
 
+def listen_apart(stage: Stage, address: str, port: int) -> subprocess.Popen[bytes]:
+    """A process that listens there, and shares its port with whoever is asked to share it."""
+    text, is_dual = ("::" if address == "dual" else address), address == "dual"
+    return stage.spawn(
+        f"s = socket.socket(socket.AF_INET6 if ':' in {text!r} else socket.AF_INET)\n"
+        "s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)\n"
+        "s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)\n"
+        f"if ':' in {text!r}: s.setsockopt(41, socket.IPV6_V6ONLY, {int(not is_dual)})\n"
+        f"s.bind(({text!r}, {port})); s.listen()\n"
+    )
+
+
 @pytest.mark.parametrize("foreign", FOREIGN)
 def test_as_the_kernel_says(stack: ExitStack, foreign):
     """A foreign socket is in the way of exactly the servers that could not listen beside it."""
@@ -84,24 +97,53 @@ def test_as_the_kernel_says(stack: ExitStack, foreign):
     assert [r.wanted for r in ports.find_rivals(port, None, ())] == [None]
 
 
-@pytest.mark.parametrize("own", ["127.0.0.1", "0.0.0.0", "::1", "::"])
+@pytest.mark.parametrize("own", ["127.0.0.1", "0.0.0.0", "::1", "::", "dual"])
 def test_what_stands_beside_a_running_server(stack: ExitStack, stage: Stage, own):
     """Whatever listens beside it now may do so again; only a shared socket may not."""
-    family = "AF_INET6" if ":" in own else "AF_INET"
     port = find_free()
-    child = stage.spawn(
-        f"s = socket.socket(socket.{family}); s.setsockopt(socket.SOL_SOCKET, 2, 1)\n"
-        f"if ':' in {own!r}: s.setsockopt(41, socket.IPV6_V6ONLY, 1)\n"
-        f"s.bind(({own!r}, {port})); s.listen()\n"
-    )
-    assert describe(child.pid)["listening"] == [[own, port]]
+    child = listen_apart(stage, own, port)
+    addresses = {"dual": ["::", "0.0.0.0"]}.get(own, [own])
+    assert describe(child.pid)["listening"] == [[address, port] for address in addresses]
+    assert ports.find_addresses(port, [child.pid]) == set(addresses)
     for foreign in FOREIGN:
         try:
             beside = listen(foreign, port)
         except OSError:
             continue
         with beside:
-            assert ports.find_rivals(port, {own}, [child.pid]) == [], foreign
+            assert ports.find_rivals(port, set(addresses), [child.pid]) == [], foreign
+
+
+@pytest.mark.parametrize("own", ["127.0.0.1", "0.0.0.0", "::", "dual"])
+def test_whom_a_request_reaches(stack: ExitStack, stage: Stage, own):
+    """Where two share a port, the kernel's choice is known; between equals nobody knows it."""
+    port = find_free()
+    child = listen_apart(stage, own, port)
+    for foreign in ("127.0.0.1", "127.0.0.2", "0.0.0.0", "::1", "::", "dual"):
+        with listen(foreign, port, share=True) as beside:
+            beside.setblocking(False)
+            for host in ("127.0.0.1", "127.0.0.2", "::1"):
+                reached = ask(host, port, beside)
+                told = ports.do_answer(port, host, [child.pid])
+                is_either = own == foreign or (":" in host and {own, foreign} == {"::", "dual"})
+                if reached is not None:
+                    assert told == (reached == "server" and not is_either), (foreign, host)
+    assert ports.do_answer(port, None, [child.pid])
+    assert not ports.do_answer(find_free(), None, [child.pid])
+
+
+def ask(host: str, port: int, beside: socket.socket) -> str | None:
+    """Who takes a connection: `server`, or whoever stands `beside` it; `None` where nobody does."""
+    try:
+        made = socket.create_connection((host, port), timeout=10)
+    except OSError:
+        return None
+    with made:
+        try:
+            beside.accept()[0].close()
+        except BlockingIOError:
+            return "server"
+        return "beside"
 
 
 def test_names_and_addresses():

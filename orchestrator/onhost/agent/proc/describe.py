@@ -77,7 +77,7 @@ def describe(pid: int, start_time: Optional[int] = None) -> Description:
         "exe": procfs.read_link("/proc/%d/exe" % pid),
         "environ": procfs.read_environ(pid),
         "ports": sorted({item.port for item in listening}),
-        "listening": [[item.address, item.port] for item in listening],
+        "listening": [[address, item.port] for item in listening for address in item.addresses],
         "stdout": describe_output(pid, 1),
         "stderr": describe_output(pid, 2),
         "cgroups": supervisor.read_cgroups(pid),

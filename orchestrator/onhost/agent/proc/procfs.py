@@ -8,11 +8,12 @@ import re
 import socket
 import sys
 import time
-from typing import Dict, Iterable, List, NamedTuple, Optional, Set
+from typing import Dict, Iterable, List, Mapping, NamedTuple, Optional, Set, Tuple
 
-from . import commandline
+from . import commandline, sockdiag
 
 LISTEN = "0A"
+V4_ANY, V6_ANY = "0.0.0.0", "::"
 # The namespace of processes that the machine boots with: include/linux/proc_ns.h.
 _FIRST_PIDS = "pid:[%d]" % 0xEFFFFFFC
 _MAPPED = bytes(10) + b"\xff\xff"
@@ -44,13 +45,20 @@ class Stat(NamedTuple):
 class Listener(NamedTuple):
     """One listening TCP socket; `inode` joins it with the descriptor of its owner.
 
-    `address` is an IPv4 one also where a socket of IPv6 was bound to it.
+    `address` is an IPv4 one also where a socket of IPv6 was bound to it. Of one bound to `::`
+    `takes_v4` says whether requests to addresses of IPv4 reach it; `None` where nobody can tell.
     """
 
     port: int
     inode: int
     uid: int
     address: str
+    takes_v4: Optional[bool] = None
+
+    @property
+    def addresses(self) -> Tuple[str, ...]:
+        """The address, and that of all IPv4 where it takes that as well."""
+        return (self.address, V4_ANY) if self.takes_v4 else (self.address,)
 
 
 def read_bytes(path: str) -> Optional[bytes]:
@@ -222,7 +230,23 @@ def list_listeners(pid: Optional[int] = None) -> List[Listener]:
                 address, _, port = fields[1].rpartition(":")
                 inode, uid = int(fields[9]), int(fields[7])
                 found.append(Listener(int(port, 16), inode, uid, _parse_address(address)))
+    if any(item.address == V6_ANY for item in found) and is_own_network(pid):
+        only = sockdiag.read_v6_only()
+        found = [_complete(item, only) for item in found]
     return found
+
+
+def _complete(item: Listener, v6_only: Mapping[int, bool]) -> Listener:
+    if item.address != V6_ANY or item.inode not in v6_only:
+        return item
+    return item._replace(takes_v4=not v6_only[item.inode])
+
+
+def is_own_network(pid: Optional[int]) -> bool:
+    """Whether a process, or nobody in particular, is in our own network."""
+    if pid is None:
+        return True
+    return read_link("/proc/%d/ns/net" % pid) == read_link("/proc/self/ns/net")
 
 
 def _parse_address(text: str) -> str:

@@ -10,8 +10,7 @@ from ..proc import arguments, below, procfs
 from ..proc.describe import describe
 from ..proc.tree import is_alive
 
-_ANY = ("0.0.0.0", "::")
-_V4_ANY, _V6_ANY = _ANY
+_ANY = (procfs.V4_ANY, procfs.V6_ANY)
 
 
 class Rival(NamedTuple):
@@ -39,9 +38,10 @@ def find_rivals(
     listeners = [item for item in procfs.list_listeners(network) if item.port == port]
     held = {inode for pid in ours for inode in procfs.read_sockets(pid)} if listeners else set()
     own = [item.address for item in listeners if item.inode in held]
+    is_here = procfs.is_own_network(network)
     rivals = []
     for item in [item for item in listeners if item.inode not in held]:
-        met = None if wanted is None else _find_met(item, wanted, own, _is_here(network))
+        met = None if wanted is None else _find_met(item, wanted, own, is_here)
         if wanted is None or met is not None:
             owner = procfs.find_owner([item.inode], procfs.list_pids())
             rivals.append(Rival(item.address, met, owner))
@@ -52,18 +52,51 @@ def find_addresses(port: int, pids: Iterable[int], network: Optional[int] = None
     """Where these processes listen on the port."""
     listeners = [item for item in procfs.list_listeners(network) if item.port == port]
     held = {inode for pid in pids for inode in procfs.read_sockets(pid)} if listeners else set()
-    return {item.address for item in listeners if item.inode in held}
+    return {address for item in listeners if item.inode in held for address in item.addresses}
+
+
+def do_answer(
+    port: int, host: Optional[str], pids: Collection[int], network: Optional[int] = None
+) -> bool:
+    """Whether these processes listen on the port, and a request to `host` reaches nobody else.
+
+    Of several sockets the kernel takes the one of the very address; of equal ones any.
+    """
+    listeners = [item for item in procfs.list_listeners(network) if item.port == port]
+    held = {inode for pid in pids for inode in procfs.read_sockets(pid)} if listeners else set()
+    if not any(item.inode in held for item in listeners):
+        return False
+    for address in _list_addresses(host) if host is not None else ():
+        ranks = [(_rank(item, address), item.inode in held) for item in listeners]
+        best = max(rank for rank, _ in ranks)
+        if best:
+            return (best, False) not in ranks
+    return True
+
+
+def _rank(item: procfs.Listener, address: str) -> int:
+    """How near a socket is to an address, as the kernel has it; 0 where it does not take it."""
+    if item.address == address:
+        return 3
+    if _is_v4(address):
+        return 2 if item.address == procfs.V4_ANY else int(bool(item.takes_v4))
+    return 2 if item.address == procfs.V6_ANY else 0
 
 
 def resolve(host: str) -> Optional[Set[str]]:
     """The addresses that a name or a written address stands for here; `None` where unknown."""
+    return set(_list_addresses(host)) or None
+
+
+def _list_addresses(host: str) -> List[str]:
+    """In the order in which they are tried; none where the name is unknown."""
     if host in ("", "*"):
-        return set(_ANY)
+        return list(_ANY)
     try:
         found = socket.getaddrinfo(host.strip("[]"), None, 0, socket.SOCK_STREAM)
     except (OSError, UnicodeError):
-        return None
-    return {_plain(str(item[4][0])) for item in found}
+        return []
+    return [_plain(str(item[4][0])) for item in found]
 
 
 def find_wanted(known: Mapping[str, Any], port: int) -> Optional[Set[str]]:
@@ -114,8 +147,8 @@ def _do_meet(item: procfs.Listener, address: str, own: List[str], here: bool) ->
     """A socket of `::` that asyncio makes, as SGLang does, never takes IPv4 as well."""
     if _is_v4(item.address) == _is_v4(address):
         return item.address == address or item.address in _ANY or address in _ANY
-    if item.address != _V6_ANY:
-        return False
+    if item.address != procfs.V6_ANY or item.takes_v4 is not None:
+        return bool(item.takes_v4) and _is_v4(address)
     # What stands beside one of ours leaves IPv4 to it; `/proc` does not tell.
     return not any(map(_is_v4, own)) and (not here or _is_refused(address, item.port))
 
@@ -132,13 +165,6 @@ def _is_refused(address: str, port: int) -> bool:
         except OSError as error:
             return error.errno != errno.EADDRNOTAVAIL
     return False
-
-
-def _is_here(network: Optional[int]) -> bool:
-    if network is None:
-        return True
-    theirs = procfs.read_link("/proc/%d/ns/net" % network)
-    return theirs == procfs.read_link("/proc/self/ns/net")
 
 
 def _is_v4(address: str) -> bool:
