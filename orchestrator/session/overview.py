@@ -57,6 +57,7 @@ class _Look:
         self._agent = agent
         self._names: dict[int, str] = {}
         self._taken: set[int] = set()
+        self._obstacles: dict[int, HostError] = {}
         self._checked: dict[_Checked, Any] = {}
         self.errors: list[HostError] = []
         self.row = row
@@ -95,6 +96,11 @@ class _Look:
             member.found = Found(self._host.name, seen, Life(()))
             if seen is not None:
                 self._names[seen["pid"]] = server.name
+            if seen is not None and error.code == "port-taken":
+                # It runs and is as the inventory says; what is in its way is to be known of it.
+                self._taken.add(seen["pid"])
+                self._obstacles[seen["pid"]] = error
+                return member
             self.row["not_found"].append({"server": server.name, "error": error.message})
             # A server that does not run is a fact; one that no session could take is wrong. A
             # session tells several parts of one rank apart by what it sees on rank 0's host.
@@ -131,13 +137,18 @@ class _Look:
         return self._checked[key]
 
     def _describe(self, found: Mapping[str, Any], package: str) -> Row:
-        """One running server; `runs` is its install where the inventory names none like it."""
+        """One running server; `runs` is its install where the inventory names none like it.
+
+        `obstacle` says why no session could take it though nothing is wrong with it.
+        """
+        obstacle = self._obstacles.get(found["pid"])
         server = {
             **found,
             "argv": list(shown(Life(tuple(found["argv"])))),
             "seen": asdict(read_sight(found, is_taken=found["pid"] in self._taken)),
             "server": self._names.get(found["pid"]),
             "runs": None,
+            "obstacle": None if obstacle is None else _tell_obstacle(obstacle),
         }
         asked = {"python": None, "package": package, "pid": found["pid"], "env": {}, "cwd": None}
         try:
@@ -151,6 +162,12 @@ class _Look:
 
     def _call(self, op: str, args: Mapping[str, Any]) -> Any:
         return self._agent.call(op, args, timeout_s=LOOK_S).value
+
+
+def _tell_obstacle(error: HostError) -> list[str]:
+    """Lines about what is in the way of a session, and what to do about it."""
+    hints = [f"hint: {hint}" for hint in error.hints]
+    return [f"no session could take it: {error.message}", *error.notes, *hints]
 
 
 def _pass_on_loss(error: HostError) -> None:

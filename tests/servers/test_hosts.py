@@ -19,6 +19,7 @@ from orchestrator.session.hosts.contact import Contact
 from orchestrator.session.overview import look_at_all
 from orchestrator.spec.project import read_project_inventory
 from tests.onhost.process.conftest import wait_for
+from tests.onhost.process.test_ports import find_free, listen
 from tests.session.command import call
 
 from .conftest import Bench, open_port
@@ -168,6 +169,23 @@ def test_what_a_server_left(bench: Bench, port, monkeypatch, inventory):
         f"  left of a server that is gone: pid N (PKG::scheduler_TP0) of {user}, up N s, holds 3 MB"
         " of shared memory",
         f"    hint: nobody else will end them: `kill -9 {left.pid}`",
+    ]
+
+
+def test_a_port_that_somebody_shares(bench: Bench, monkeypatch, inventory):
+    """What stands in the way of a session is told of the server; the survey is none the worse."""
+    port = find_free()
+    bench.run("--port", str(port), "--mode", "share")
+    with listen("127.0.0.1", port, share=True):
+        done = call(monkeypatch, "hosts", "--inventory", inventory(kimi=port))
+    user, me = procfs.user_name(os.getuid()), procfs.read_title(os.getpid())
+    assert (done.code, done.err) == (0, "")
+    assert normal(done.out, bench).splitlines()[-5:] == [
+        f"  server kimi, pid N of {user}, port N, up N s: model unknown",
+        "    logs FOLDER/stderr",
+        f"    no session could take it: port N is taken by process {os.getpid()} ({me}) of {user}",
+        "    both listen on N.0.0.1 (SO_REUSEPORT): nobody knows whom a request reaches",
+        "    hint: stop that process, or give the server another port",
     ]
 
 

@@ -49,6 +49,8 @@ def _show(row: dict[str, Any]) -> None:
     for server in row["servers"]:
         for line in describe_sight(Sight(**server["seen"]), server["server"]):
             show_line(f"  {line}")
+        for line in server["obstacle"] or ():
+            show_line(f"    {line}")
         if server["runs"] is not None:
             _show_install("runs", server["runs"], "    ")
     named = {server["server"] for server in row["servers"]}

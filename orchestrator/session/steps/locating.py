@@ -35,8 +35,10 @@ def find_life(
     """Find the member's part of the server; errors name the inventory's line of the server.
 
     Its port must be free for it once it is stopped, also with what `restart` changes; where a
-    session is about to stop it, it must answer at its address.
+    session is about to stop it, it must answer at its address. An error about a server that runs
+    carries its public description: `data["found"]`.
     """
+    found = None
     try:
         found = find(member.channel, server, install, member.host, member.rank, nodes, meeting)
         life = _find_next(member, found, nodes, restart)
@@ -48,6 +50,8 @@ def find_life(
     except HostError as error:
         if error.code in ABOUT_SERVER:
             error.span = server.span
+        if found is not None:
+            error.data = {**error.data, "found": found.description}
         raise
 
 
