@@ -47,7 +47,7 @@ class DebugLife:
         fleet.each("swap", stages.swap)
         fleet.each("effective", stages.check_effective(self._plan, self._job.life))
         fleet.each("probes", stages.write_table(self._plan, 1, "start"))
-        fleet.each("start", lives.start(self._job.life))
+        fleet.each("start", lives.start(job.life, job.server, job.install.package))
         self._collector.follow()
         fleet.each("ready", self._wait_ready, may_leave=True)
         self._arm()

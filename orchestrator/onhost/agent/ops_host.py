@@ -92,6 +92,7 @@ def _locate(context: Context, args: Args, raw: bytes) -> Result:
             env,
             args.get("cwd"),
             args.get("program"),
+            args.get("known"),
         ),
         b"",
     )

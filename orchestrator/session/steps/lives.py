@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from orchestrator.errors import HostError
-from orchestrator.model.inventory import Server
+from orchestrator.model.inventory import LaunchPair, Server
 from orchestrator.servers.base import find_port, make_description_args
 from orchestrator.session.hosts.fleet import Act
 from orchestrator.session.hosts.member import Member
@@ -14,6 +14,8 @@ from orchestrator.session.steps.stages import SLACK_S, LifeOf, say_how_to_see
 
 # It may have to bring a stop to its end first.
 _RESTORE_S = 120.0
+# An interpreter starts there, beside a server that reads its weights.
+_LOCATE_S = 60.0
 # For a session whose server is not known by name; SGLang takes 8 to 10 s as measured.
 _STOP_S = 30.0
 
@@ -102,8 +104,11 @@ def _stop_args(
     return {"which": which, "timeout_s": timeout_s, "port": port, "announce": announce}
 
 
-def start(life: LifeOf) -> Act:
-    """Start the debug life, its output going to files from the first byte."""
+def start(life: LifeOf, server: Server, package: str) -> Act:
+    """Start the debug life, its output going to files from the first byte.
+
+    What a command of the user's started has to run the copy of the package that is patched.
+    """
 
     def act(member: Member) -> str:
         wanted = life(member)
@@ -122,9 +127,43 @@ def start(life: LifeOf) -> Act:
             member.notes.append(
                 f"the start command does not hand on {', '.join(missing)} to the server"
             )
+        if isinstance(server.launch, LaunchPair):
+            check_copy(member, server, package)
         return f"pid {member.life['pid']}"
 
     return act
+
+
+def check_copy(member: Member, server: Server, package: str) -> None:
+    """Raises `HostError` `other-copy` where the debug life imports another copy of the package.
+
+    Before it ran only the environment and directory of the former life were known, and a command
+    may start it in others. Its own interpreter is asked again; one that cannot be is told.
+    """
+    assert member.life is not None
+    patched = member.install["package_dir"]
+    asked = {"python": None, "package": package, "pid": member.life["pid"], "known": patched}
+    try:
+        found = member.channel.call("locate", asked, timeout_s=_LOCATE_S).value
+    except HostError as error:
+        if error.code not in ("gone", "no-interpreter", "not-installed"):
+            raise
+        member.notes.append(
+            f"which `{package}` its debug life imports is not known: {error.message}"
+        )
+        return
+    if not found["is_known"]:
+        raise HostError(
+            f"the debug life of server `{server.name}` imports `{package}` from"
+            f" {found['package_dir']}, and {patched} is patched",
+            host=member.name,
+            code="other-copy",
+            notes=[f"the server that ran before imported {patched}"],
+            hints=[
+                "have the start command lead to the patched copy: its interpreter, PYTHONPATH and"
+                " directory decide"
+            ],
+        )
 
 
 def _start_patience_s(member: Member) -> float:

@@ -28,13 +28,15 @@ def locate(
     env: Mapping[str, str],
     cwd: Optional[str],
     program: Optional[str] = None,
+    known: Optional[str] = None,
 ) -> Dict[str, Any]:
     """Where `package` lies for this interpreter in these surroundings, without importing it.
 
     With `pid`, interpreter, options, environment, directory and user are those of that process,
     as far as they are not given. `other` of the answer is `None`, or what the server's own
     interpreter says where that is another one than `python` and finds the package elsewhere; it is
-    that of the process, else `program`. Codes `gone`, `no-interpreter`, `not-installed`.
+    that of the process, else `program`. With `known`, `is_known` says
+    whether it is that very directory. Codes `gone`, `no-interpreter`, `not-installed`.
     """
     described = {} if pid is None else describe(pid)
     environ = dict(described.get("environ") or os.environ)
@@ -46,11 +48,20 @@ def locate(
     word = python or described.get("python") or "python3"
     answer = _ask(word, package, environ, folder, described)
     answer["other"] = None
-    known = not own or commandline.find_executable(own, environ, folder) == answer["python"]
+    if known is not None:
+        answer["is_known"] = _is_same(known, answer["package_dir"])
+    agree = not own or commandline.find_executable(own, environ, folder) == answer["python"]
     # Anything else, such as `docker`, is not to be run with an interpreter's words.
-    if own and not known and commandline.is_interpreter(own):
+    if own and not agree and commandline.is_interpreter(own):
         answer["other"] = _find_other(own, package, environ, folder, described, answer)
     return answer
+
+
+def _is_same(known: str, package_dir: str) -> bool:
+    try:
+        return os.path.samefile(known, package_dir)
+    except OSError:
+        return False
 
 
 def _find_other(
