@@ -35,8 +35,8 @@ def locate(
     With `pid`, interpreter, options, environment, directory and user are those of that process,
     as far as they are not given. `other` of the answer is `None`, or what the server's own
     interpreter says where that is another one than `python` and finds the package elsewhere; it is
-    that of the process, else `program`. With `known`, `is_known` says
-    whether it is that very directory. Codes `gone`, `no-interpreter`, `not-installed`.
+    that of the process, else `program`. With `known`, `is_known` says whether it is that very
+    directory. Codes `gone`, `no-interpreter`, `not-installed`.
     """
     described = {} if pid is None else describe(pid)
     environ = dict(described.get("environ") or os.environ)
