@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 
 from orchestrator.model.source import Span
 
+MAX_CODE = 10_000  # characters; longer text is no anchor, and deep text can crash parsers
+
 
 @dataclass(frozen=True, slots=True)
 class Anchor:

@@ -14,11 +14,10 @@ from typing import TypeVar
 
 from pydantic_core import PydanticCustomError
 
+from orchestrator.model.patch import MAX_CODE
 from orchestrator.spec.newer import find_older
 
 T = TypeVar("T")
-
-MAX_CODE = 10_000  # characters; longer text is no anchor, and deep text can crash parsers
 
 _METAVARIABLE = re.compile(r"(\$\$\$)([A-Z_][A-Z0-9_]*)?|(\$)([A-Z_][A-Z0-9_]*)")
 # What a header needs behind it to become a whole statement.

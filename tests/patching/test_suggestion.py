@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from orchestrator.diagnostics import render
 from orchestrator.errors import PatchError
 from orchestrator.patching.finding.suggestion import suggest
 from orchestrator.spec.code import check_anchor
@@ -89,3 +90,35 @@ def test_lines_without_a_statement(line: int, following: int) -> None:
         suggest(SOURCE, FILE, line, [])
     assert caught.value.message == f"no statement stands in line {line} of `{FILE}`"
     assert caught.value.hints == (f"the next one begins in line {following}",)
+
+
+LONG = f"[{', '.join(map(str, range(4000)))}]"
+MANY = f"""def f(x):
+    a = {LONG}
+    a = {LONG[:-1]}, 0]
+    {LONG}
+    print(a)
+    for i in {LONG}:
+        return f({LONG})
+"""
+
+
+@pytest.mark.parametrize(
+    ("line", "code", "occurrence"), [(2, "a = $_", 1), (3, "a = $_", 2), (7, "return f($$$)", None)]
+)
+def test_code_that_is_too_long_for_a_patch(line: int, code: str, occurrence: int | None) -> None:
+    """The rest of the statement tells it from others, by its number where that is needed."""
+    anchor = suggest(MANY.encode(), FILE, line, []).anchor
+    assert (anchor.code, anchor.occurrence) == (code, occurrence)
+    assert check_anchor(code) == code
+
+
+@pytest.mark.parametrize("line", [4, 6])
+def test_code_that_is_nothing_but_too_long(line: int) -> None:
+    """It says why there is no anchor, and where there may be one."""
+    with pytest.raises(PatchError) as caught:
+        suggest(MANY.encode(), FILE, line, [])
+    assert render(caught.value) == (
+        f"error: the code in line {line} of `{FILE}` has more than 10,000 characters, too many for "
+        f"an anchor\n ::: {FILE}\nhint: name the line of a statement beside it"
+    )

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import libcst as cst
 
 from orchestrator.errors import PatchError
-from orchestrator.model.patch import Anchor
+from orchestrator.model.patch import MAX_CODE, Anchor
 from orchestrator.patching.finding.ladder import any_arguments, target_only, text_of
 from orchestrator.patching.finding.places import find_places
 from orchestrator.patching.finding.refusals import refuse_place
@@ -66,6 +66,8 @@ def suggest(data: bytes, file: str, line: int, others: Sequence[bytes]) -> Sugge
         if best is not None:
             break
     if best is None:
+        if not any(_texts(source, statement)):
+            raise _too_long(source, statement)
         raise PatchError(
             f"no anchor for line {line} of `{file}` tells it from others",
             state="ambiguous",
@@ -82,6 +84,17 @@ def suggest(data: bytes, file: str, line: int, others: Sequence[bytes]) -> Sugge
         _captures(source, place),
         best[2],
         _example(source, statement),
+    )
+
+
+def _too_long(source: Source, statement: Statement) -> PatchError:
+    line = source.line_of(statement.node)
+    return PatchError(
+        f"the code in line {line} of `{source.file}` has more than {MAX_CODE:,} characters, too "
+        "many for an anchor",
+        state="refused",
+        hints=("name the line of a statement beside it",),
+        file=source.file,
     )
 
 
@@ -163,6 +176,11 @@ def _counted(source: Source, statement: Statement) -> Iterator[Anchor]:
 
 
 def _texts(source: Source, statement: Statement) -> Iterator[str]:
+    """What may name a statement, but for texts that no patch may hold."""
+    return (text for text in _all_texts(source, statement) if len(text) <= MAX_CODE)
+
+
+def _all_texts(source: Source, statement: Statement) -> Iterator[str]:
     node = statement.node
     if not isinstance(node, cst.BaseSmallStatement):
         yield header_of(source.module, node)
