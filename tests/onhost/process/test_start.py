@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.onhost.agent.proc import procfs
-from orchestrator.onhost.agent.proc.describe import describe
+from orchestrator.onhost.agent.proc.describe import describe, public
 from orchestrator.onhost.agent.proc.mempolicy import parse_policy, set_policy
 from orchestrator.onhost.agent.proc.priority import name_disk
 from orchestrator.onhost.agent.refusal import Refusal
@@ -144,6 +144,36 @@ def test_a_debug_life(stage: Stage, tmp_path):
         f"stdout: {out}, was /dev/null",
         f"stderr: {err}, was /dev/null",
     ]
+
+
+# Becomes the server with entries that `os.execve` would not hand on.
+ODD = """
+import ctypes, os, sys
+plain = [name + b"=" + value for name, value in os.environb.items()]
+blocks = [
+    [sys.executable.encode(), b"-c", sys.argv[1].encode()],
+    [b"A=1", *plain, b"bare", b"A=2", b"=x", b"B=\\xff"],
+]
+arrays = [(ctypes.c_char_p * (len(texts) + 1))(*texts, None) for texts in blocks]
+ctypes.CDLL(None).execve(blocks[0][0], *arrays)
+"""
+
+
+def test_an_environment_that_no_table_holds(stage: Stage):
+    """Names that stand twice, and entries without one, come back in their order, byte for byte."""
+    code = "import os,time; open(os.environ['READY'],'w').close(); time.sleep(60)"
+    before = describe(stage.run([sys.executable, "-c", ODD, code]).pid)
+    odd = ["A 2 times", "2 without a name"]
+    assert (before["odd_environ"], before["environ"]["A"]) == (odd, "1")
+    assert "entries" not in public(before)
+    raw = Path(f"/proc/{before['pid']}/environ").read_bytes()
+    os.kill(before["pid"], signal.SIGKILL)
+    again = start(stage, before, None, None)["pid"]
+    assert Path(f"/proc/{again}/environ").read_bytes() == raw
+    assert process.compare(before, again) == []
+    changed = start(stage, before, None, None, env_set={"A": "3"}, env_unset=["B"])["pid"]
+    left = [e for e in raw.split(b"\0")[:-1] if not e.startswith((b"A=", b"B="))]
+    assert Path(f"/proc/{changed}/environ").read_bytes().split(b"\0")[:-1] == [*left, b"A=3"]
 
 
 def test_differences_are_named(stage: Stage):

@@ -134,6 +134,7 @@ def with_command(
     if description.get("intact", True):
         return description
     changed = dict(description, argv=list(argv), environ=dict(environ), intact=True)
+    changed.pop("entries", None)
     changed["cwd"] = cwd or description.get("cwd") or "/"
     changed["python"] = commandline.find_executable(argv[0], environ, changed["cwd"])
     changed["given"] = _find_given(changed)

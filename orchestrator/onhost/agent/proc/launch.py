@@ -33,6 +33,16 @@ class Change(NamedTuple):
     session: Optional[str] = None
     folder: Optional[str] = None
 
+    def make_entries(self, entries: Sequence[str]) -> List[str]:
+        """The same of an environment that no table holds: what it changes stands once, at the end.
+
+        Whatever else stands twice, or without a name, stays.
+        """
+        new = self.make_environ({})
+        gone = {*new, *self.env_unset}
+        kept = [e for e in entries if "=" not in e or e.partition("=")[0] not in gone]
+        return kept + ["%s=%s" % item for item in new.items()]
+
     def make_environ(self, environ: Mapping[str, str]) -> Dict[str, str]:
         """That environment with the changes."""
         changed = dict(environ)
@@ -45,11 +55,15 @@ class Change(NamedTuple):
 
 
 class Launch(NamedTuple):
-    """What to execute and where its output goes; `description` says in which surroundings."""
+    """What to execute and where its output goes; `description` says in which surroundings.
+
+    `entries` take the place of `environ` where they are more than a table can hold.
+    """
 
     executable: str
     argv: List[str]
     environ: Dict[str, str]
+    entries: Optional[List[str]]
     cwd: str
     description: Mapping[str, Any]
     outputs: Dict[int, int]
@@ -121,7 +135,9 @@ def _make_launch(description: Mapping[str, Any], change: Change) -> Launch:
         executable = description["python"]
     if executable is None:
         raise Refusal("start-failed", "the server was not started: no program `%s`" % words[0])
-    return Launch(executable, words, environ, folder, description, {})
+    found = description.get("entries") if described is not None else None
+    entries = change.make_entries(found) if found else None
+    return Launch(executable, words, environ, entries, folder, description, {})
 
 
 def open_log(path: str, mode: int) -> int:
@@ -250,9 +266,6 @@ def _become(launch: Launch, writing: int) -> NoReturn:
 def _steps(launch: Launch, writing: int) -> List[Any]:
     """In this order: what needs our rights comes before the change of user, files after it."""
     description = launch.description
-    environ = {procfs.to_bytes(k): procfs.to_bytes(v) for k, v in launch.environ.items()}
-    argv = [procfs.to_bytes(word) for word in launch.argv]
-    executable = procfs.to_bytes(launch.executable)
     return [
         ("a process session of its own", os.setsid),
         ("its surroundings", lambda: surroundings.restore_surroundings(description)),
@@ -264,8 +277,23 @@ def _steps(launch: Launch, writing: int) -> List[Any]:
         ("its output", lambda: _connect(launch)),
         ("its signals", lambda: surroundings.restore_signals(description)),
         ("its descriptors", lambda: _close_others(writing)),
-        ("running `%s`" % launch.executable, lambda: os.execve(executable, argv, environ)),
+        ("running `%s`" % launch.executable, lambda: _execute(launch)),
     ]
+
+
+def _execute(launch: Launch) -> NoReturn:
+    """Run it; a mapping, which `os.execve` wants, holds each name once and no entry without."""
+    executable, argv = procfs.to_bytes(launch.executable), list(map(procfs.to_bytes, launch.argv))
+    if launch.entries is None:
+        items = launch.environ.items()
+        os.execve(executable, argv, {procfs.to_bytes(k): procfs.to_bytes(v) for k, v in items})
+    entries = list(map(procfs.to_bytes, launch.entries))
+    if any(b"\0" in text for text in (*argv, *entries)):
+        raise ValueError("embedded null byte")
+    blocks = [(ctypes.c_char_p * (len(texts) + 1))(*texts, None) for texts in (argv, entries)]
+    ctypes.CDLL(None, use_errno=True).execve(executable, *blocks)
+    number = ctypes.get_errno()
+    raise OSError(number, os.strerror(number))
 
 
 def _connect(launch: Launch) -> None:

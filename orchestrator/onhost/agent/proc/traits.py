@@ -40,7 +40,10 @@ _ALL_BLOCKED = 60
 
 
 def read_traits(pid: int) -> Dict[str, Any]:
-    """Those that may be read; signals are lists of numbers, capabilities masks."""
+    """Those that may be read; signals are lists of numbers, capabilities masks.
+
+    `entries` is the environment as it stands, where no table of names and values holds it.
+    """
     status = procfs.read_status(pid)
     found: Dict[str, Any] = {n: int(status[f], base) for n, f, base in _STATUS if f in status}
     for name, base in _FILES:
@@ -58,6 +61,8 @@ def read_traits(pid: int) -> Dict[str, Any]:
     environ = procfs.read_bytes("/proc/%d/environ" % pid)
     if environ is not None:
         found["odd_environ"] = find_odd(environ)
+        if found["odd_environ"]:
+            found["entries"] = procfs.parse_strings(environ)
     return found
 
 
