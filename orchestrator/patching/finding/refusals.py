@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import symtable
+
 import libcst as cst
 
 from orchestrator.errors import PatchError
 from orchestrator.model.source import Span
+from orchestrator.patching.scope.names import names_inside
 from orchestrator.patching.scope.standing import Standing, find_standing
 from orchestrator.patching.source import Source
 from orchestrator.patching.structure.place import Place, is_future
@@ -188,7 +191,7 @@ def refuse_bound_names(
 ) -> None:
     """Raise where one of the `used` names means something else at this place."""
     if standing is None:
-        taken = used & _names_unclear(place.statement.definitions() or (source.module,))
+        taken = used & _names_unclear(source.module)
     else:
         taken = frozenset(n for n in used if _is_taken(n, standing))
     for name in sorted(taken):
@@ -196,6 +199,31 @@ def refuse_bound_names(
             source, span, f"`{name}` is bound by the file itself where the probe would use it",
             "probe in a function that calls this one",
         )  # fmt: skip
+    if standing is not None:
+        _refuse_bound_around(source, standing, place, used, span)
+
+
+def _refuse_bound_around(
+    source: Source, standing: Standing, place: Place, used: frozenset[str], span: Span | None
+) -> None:
+    """The same for names that a lambda or comprehension of the statement binds, or a `global`
+    somewhere in the file.
+    """
+    inside = names_inside(standing.place) if place.expression and place.expression.inner else set()
+    for name in sorted(used):
+        if name in inside:
+            line = source.line_of(place.statement.node)
+            raise _refusal(
+                source, span, f"`{name}` is bound by the lambda or comprehension in line {line} "
+                "where the probe would use it", "wrap the whole of it, or probe at its statement",
+            )  # fmt: skip
+        owner = _global_binder(standing.tables[0], name)
+        if owner is not None:
+            line = owner.get_lineno()
+            raise _refusal(
+                source, span, f"`{name}`, which the probe would use, is bound as a global in "
+                f"`{owner.get_name()}`, line {line}", None,
+            )  # fmt: skip
 
 
 def _is_taken(name: str, standing: Standing) -> bool:
@@ -207,10 +235,23 @@ def _is_taken(name: str, standing: Standing) -> bool:
     return False
 
 
-def _names_unclear(scopes: tuple[cst.CSTNode, ...]) -> frozenset[str]:
-    """All names in the outermost scope that are more than called: without tables, too many."""
+def _global_binder(table: symtable.SymbolTable, name: str) -> symtable.SymbolTable | None:
+    """The first scope inside this one that declares a name `global` and binds it."""
+    for child in table.get_children():
+        if name in child.get_identifiers():
+            symbol = child.lookup(name)
+            if symbol.is_declared_global() and (symbol.is_assigned() or symbol.is_imported()):
+                return child
+        found = _global_binder(child, name)
+        if found is not None:
+            return found
+    return None
+
+
+def _names_unclear(module: cst.Module) -> frozenset[str]:
+    """All names of a file that are more than called: without tables, too many."""
     found: set[str] = set()
-    waiting: list[cst.CSTNode] = [scopes[0]]
+    waiting: list[cst.CSTNode] = [module]
     while waiting:
         node = waiting.pop()
         if isinstance(node, cst.Name):

@@ -1,0 +1,3 @@
+def f(x):
+    y = lambda a, _sgldbg: g(a, _sgldbg)
+    return y
