@@ -213,6 +213,34 @@ def test_an_install_that_is_not_ours_to_end(
     assert error.notes == ("it is another user's", "/f: patched")
 
 
+@pytest.mark.parametrize("is_held", [True, False])
+def test_a_server_that_is_away_for_another_users_session(is_held: bool) -> None:
+    """Nothing but the lock beside the install tells of that one; else the first error stands."""
+    seen = left("unknown", True) | {"elsewhere": None, "root": "/site", "holder": "bob@desk"}
+    seen |= {"since": 0, "until": None, "expired": False, "lock": LOCK, "files": []}
+    seen |= {"ends": "user", "user": "bob", "why_not": "it is another user's"}
+    at = {"root": "/site", "package_dir": "/site/sglang", "other": None}
+
+    class Seen:
+        def call(self, op: str, args: Any = None, **kwargs: Any) -> Reply:
+            if op == "locate":
+                return Reply(at)
+            return Reply({"sessions": [seen] if args["packages"] and is_held else []})
+
+    member = Member(Host("k0"), 0, agent=Seen())  # type: ignore[arg-type]
+    server = Server("k", "i", ("k0",), LaunchAdopt(), "http://127.0.0.1:30000")
+    error = HostError("no server", host="k0", code="server-not-found")
+    blamed = blame_session(member, server, Install("i", "python3"), 1, error)
+    if not is_held:
+        assert (blamed, error.notes, error.hints, member.install) == (error, (), (), {})
+        return
+    assert (blamed.code, blamed.message) == (
+        "locked",
+        "the install is in use: session `s` of bob@desk since 1970-01-01 00:00:00 UTC, kept without"
+        " an end",
+    )
+
+
 @pytest.mark.parametrize("lock", [LOCK, None], ids=["beside it", "in a shared home"])
 def test_an_install_that_another_machine_holds(lock: str | None) -> None:
     """Its patched files are no originals for a plan; what only the home tells is no matter here."""

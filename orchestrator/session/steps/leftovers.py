@@ -91,14 +91,31 @@ def blame_session(
     """The reason why a server cannot be looked at where a session is at work with it.
 
     It is stopped, or a debug life with other arguments has its port; what the inventory says of
-    the install tells whether the session is on this one.
+    the install tells whether the session is on this one. Of a session that is not ours to end
+    nothing else tells.
     """
-    left = [session for session in _sessions_here(member) if not session.get("over")]
-    if not left or error.code in ("lost", "timeout"):
+    if error.code in ("lost", "timeout"):
         return error
+    left = [session for session in _sessions_here(member) if not session.get("over")]
     life = Life(argv=(install.python or "",))
     if isinstance(server.launch, LaunchCommand):
         life = for_host(server.launch, member.host, member.rank, nodes)
+    if left or life.argv[0]:
+        holder = _find_holder(member, server, install, life)
+        if holder is not None:
+            return holder
+    if not left:
+        return error
+    error.notes = (*error.notes, *map(_say_whose, left))
+    ends = dict.fromkeys(_driven(session)[1] for session in left)
+    # Nothing is wrong with the inventory's entry of a server that a session has taken away.
+    error.hints = (*([] if error.code in ABOUT_SERVER else error.hints), *ends)
+    return error
+
+
+def _find_holder(member: Member, server: Server, install: Install, life: Life) -> HostError | None:
+    """The refusal of an install that somebody holds, found as this life would import it."""
+    found, at = member.found, member.install
     member.found = Found(member.name, None, life)
     try:
         member.install = locate(member, server, install)
@@ -106,11 +123,8 @@ def blame_session(
     except HostError as refused:
         if refused.code in ("locked", "not-reverted"):
             return refused
-    error.notes = (*error.notes, *map(_say_whose, left))
-    ends = dict.fromkeys(_driven(session)[1] for session in left)
-    # Nothing is wrong with the inventory's entry of a server that a session has taken away.
-    error.hints = (*([] if error.code in ABOUT_SERVER else error.hints), *ends)
-    return error
+    member.found, member.install = found, at
+    return None
 
 
 def _say_whose(left: Mapping[str, Any]) -> str:
