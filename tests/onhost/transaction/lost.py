@@ -52,6 +52,11 @@ def lose_patched(place: Place) -> None:
     lose_all(place)
 
 
+def lose_copies(place: Place) -> None:
+    """The session's own copies of its originals are gone."""
+    shutil.rmtree(Path(place.directory(), "originals"))
+
+
 def lock_of(place: Place) -> Path:
     """The lock beside the install."""
     return place.package_dir / ".sgldbg-lock"

@@ -12,7 +12,7 @@ import pytest
 from orchestrator.onhost.agent.held import lease
 from orchestrator.onhost.agent.refusal import Refusal
 from orchestrator.onhost.agent.session import guard, recover
-from tests.onhost.transaction.lost import leave_debug_life
+from tests.onhost.transaction.lost import leave_debug_life, lose_copies
 from tests.onhost.transaction.place import EDITED, HOST, op, stage, wait_for
 
 LAYERS = "sglang/srt/layers.py"
@@ -122,6 +122,7 @@ def test_the_runtime_stays_for_a_file_that_cannot_be_put_back(place):
     op(context, "swap")
     layers = place.root / LAYERS
     layers.with_name(".layers.py.sgldbg-orig").unlink()
+    lose_copies(place)
     runtime, edited = op(context, "revert")["files"]
     assert (runtime["state"], edited["state"]) == ("failed", "failed")
     assert runtime["why"] == (
@@ -207,9 +208,10 @@ def test_somebody_put_the_original_back(place, swapped):
 
 
 def test_the_kept_original_is_gone(place, swapped):
-    """Planned bytes whose original somebody deleted stay, named; nothing can be made up."""
+    """Planned bytes whose original is nowhere any more stay, named; nothing can be made up."""
     kept = (place.root / LAYERS).with_name(".layers.py.sgldbg-orig")
     kept.unlink()
+    lose_copies(place)
     layers = op(swapped, "revert", force=True)["files"][2]
     assert (layers["state"], layers["why"]) == (
         "failed",

@@ -11,6 +11,7 @@ from orchestrator.onhost.agent.files import files, shared
 from orchestrator.onhost.agent.held.state import Context
 from orchestrator.onhost.agent.refusal import Refusal
 from orchestrator.onhost.agent.session import begin, recover
+from tests.onhost.transaction.lost import lose_copies
 from tests.onhost.transaction.place import HOST, NOBODY, SESSION, no_guard, op, stage
 
 LAYERS = "sglang/srt/layers.py"
@@ -171,6 +172,7 @@ def test_no_original_over_a_file_that_stays_patched(down):
     """With the kept original gone its file stays patched: the server stays down, both are named."""
     saved = kept_of(down).read_bytes()
     kept_of(down).unlink()
+    lose_copies(down)
     value = recover.recover(down.directory())
     path = down.root / LAYERS
     why = "still patched, the kept original is gone"
@@ -206,6 +208,7 @@ def test_force_without_an_original(place):
     stage(place, context)
     op(context, "swap")
     kept_of(place).unlink()
+    lose_copies(place)
     upgrade(place)
     value = op(context, "revert", force=True)
     layers = value["files"][-1]

@@ -12,6 +12,7 @@ from orchestrator.onhost.agent.held import lease, lock
 from orchestrator.onhost.agent.held.state import Context
 from orchestrator.onhost.agent.refusal import Refusal
 from orchestrator.onhost.agent.session import begin, recover
+from tests.onhost.transaction.lost import lose_copies
 from tests.onhost.transaction.place import EDITED, SESSION, apply, no_guard, op, sha256, stage
 
 LAYERS = "sglang/srt/layers.py"
@@ -90,6 +91,7 @@ def test_what_cannot_be_recovered_is_said_to_be_over(place):
     first.session.close()
     for kept in place.package_dir.rglob(".llama.py.sgldbg-orig"):
         kept.unlink()
+    lose_copies(place)
     place.expire()
     second = place.begin(session="s2")
     with pytest.raises(Refusal) as refused:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from pathlib import Path
 
 import pytest
 
@@ -54,13 +55,18 @@ def test_another_image(recreated):
         (recreated.root / name).write_bytes(b"X = 'of 2.0'\n")
     before = contents(recreated)
     value = recreated.recover()
-    why = "it was changed after the swap, and its kept original is gone"
+    why = "it was changed after the swap"
     assert value["left"] == [f"{recreated.root}/{name}: drift, {why}" for name in (LLAMA, LAYERS)]
+    copies = [f"{recreated.directory()}/originals/{number}" for number in (1, 2)]
+    assert [f["kept"] for f in value["files"]] == [[], *([copy] for copy in copies)]
     value = recover.recover(recreated.directory(), force=True)
     assert value["left"] == []
     assert [f["why"] for f in value["files"][1:]] == [
         "left as it is: the install was made anew, nothing of the session is in it"
     ] * 2
+    kept = [Path(path) for file in value["files"][1:] for path in file["kept"]]
+    assert [path.name for path in kept] == ["2-llama.py", "1-layers.py"]
+    assert [path.read_bytes() for path in kept] == [b"WIDTH = 64\n", b"X = 'original'\n"]
     assert contents(recreated) == before
     assert recreated.status() == []
 

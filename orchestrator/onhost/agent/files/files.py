@@ -248,13 +248,32 @@ def _keep_copy(planned: PlannedFile) -> None:
     with open(planned.path, "rb") as source, open(fd, "wb") as target, naming(planned.orig):
         shutil.copyfileobj(source, target)
         target.flush()
-        seen = os.fstat(fd)
-        if (seen.st_uid, seen.st_gid) != (planned.stat["uid"], planned.stat["gid"]):
-            os.fchown(fd, planned.stat["uid"], planned.stat["gid"])
-        os.fchmod(fd, planned.stat["mode"])
-        _copy_xattrs(planned.path, fd, strict=True)
-        os.utime(fd, ns=(planned.stat["mtime_ns"], planned.stat["mtime_ns"]))
-        os.fsync(fd)
+        _make_original(planned, fd)
+
+
+def _make_original(planned: PlannedFile, fd: int) -> None:
+    """Give a copy of the original all that the original had but its inode, durably."""
+    seen = os.fstat(fd)
+    if (seen.st_uid, seen.st_gid) != (planned.stat["uid"], planned.stat["gid"]):
+        os.fchown(fd, planned.stat["uid"], planned.stat["gid"])
+    os.fchmod(fd, planned.stat["mode"])
+    _copy_xattrs(planned.path, fd, strict=True)
+    os.utime(fd, ns=(planned.stat["mtime_ns"], planned.stat["mtime_ns"]))
+    os.fsync(fd)
+
+
+def write_original(planned: PlannedFile, data: bytes) -> None:
+    """Make a kept original anew, whole or not at all, by way of a name that every revert removes.
+
+    Its extended attributes are those of what stands at its place.
+    """
+    fd = os.open(planned.new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    with naming(planned.new), open(fd, "wb") as file:
+        file.write(data)
+        file.flush()
+        _make_original(planned, fd)
+    os.rename(planned.new, planned.orig)
+    sync_dir(os.path.dirname(planned.orig))
 
 
 def put_in(planned: PlannedFile) -> None:

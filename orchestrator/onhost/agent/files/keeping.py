@@ -1,4 +1,4 @@
-"""What somebody else put in a file's place is kept before force takes it away."""
+"""What force takes away, or gives up, is kept: somebody else's version, an original's copy."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from ..held.facts import PlannedFile
 from ..held.state import SessionState
 from ..refusal import Refusal
 from ..space import naming
+from . import spare
 from .files import Look
 
 
@@ -23,8 +24,7 @@ def save(session: SessionState, one: PlannedFile, seen: Look) -> List[str]:
     """
     if seen.kind == "missing" or seen.stat is None:
         return []
-    folder = os.path.join(session.state_dir, "kept", session.name, session.host)
-    os.makedirs(folder, 0o700, exist_ok=True)
+    folder = _make_folder(session)
     mode = seen.stat.st_mode
     if modes.S_ISREG(mode):
         return [_copy(one.path, folder)]
@@ -38,8 +38,20 @@ def save(session: SessionState, one: PlannedFile, seen: Look) -> List[str]:
     return [target]
 
 
-def _copy(path: str, folder: str) -> str:
-    for target in _free_names(path, folder):
+def save_spare(session: SessionState, one: PlannedFile) -> List[str]:
+    """Keep the copy of an original that is not put back: nobody else may have it any more."""
+    copies = spare.find(session, one)
+    return [_copy(path, _make_folder(session), one.path) for path in copies]
+
+
+def _make_folder(session: SessionState) -> str:
+    folder = os.path.join(session.state_dir, "kept", session.name, session.host)
+    os.makedirs(folder, 0o700, exist_ok=True)
+    return folder
+
+
+def _copy(path: str, folder: str, named: str = "") -> str:
+    for target in _free_names(named or path, folder):
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         try:
             fd = os.open(target, flags, 0o600)

@@ -11,7 +11,7 @@ from ..held import dirs, lease
 from ..held.facts import PlannedFile
 from ..held.state import SessionState
 from ..refusal import Refusal
-from . import claim, files, keeping, plan, pyc, runtime, shared
+from . import claim, files, keeping, plan, pyc, runtime, shared, spare
 
 Report = Dict[str, Any]
 
@@ -31,6 +31,7 @@ def stage(session: SessionState, contents: Dict[str, bytes]) -> List[Report]:
             if one.before_sha256 is not None:
                 with session.step("stage:keep", file=one.file) as outcome:
                     kept = outcome["kept"] = files.keep(one)
+                    spare.keep(session, one)
         reports.append({"file": one.file, "path": one.path, "kept": kept})
     return reports
 
@@ -251,7 +252,9 @@ def _take_back(session: SessionState, one: PlannedFile, force: bool) -> Report:
         return {"state": "reverted"}
     elif one.file in session.facts.let_go or _is_other_name(one, seen):
         return {"state": "untouched", "why": _BEFORE_SWAP}
-    elif seen.sha256 == one.after_sha256 and _original_is_whole(one):
+    elif seen.sha256 == one.after_sha256 and (
+        _original_is_whole(one) or spare.give_back(session, one)
+    ):
         seen = files.look(one.path)  # once more: reading the original took its time
         if seen.sha256 == one.after_sha256:
             files.put_back(one)
@@ -281,12 +284,15 @@ def _drift(session: SessionState, one: PlannedFile, seen: files.Look, force: boo
     if seen.sha256 == one.after_sha256:
         return {"state": "failed", "why": "still patched, the kept original is gone"}
     if not force:
-        kept = [one.orig] if os.path.lexists(one.orig) else []
+        kept = [one.orig] if os.path.lexists(one.orig) else spare.find(session, one)
+        lost = lost and not kept
         return {"state": "drift", "kept": kept, "why": _DRIFT[seen.kind] + _LOST[lost]}
+    if lost and not claim.is_gone(session):
+        lost = not spare.give_back(session, one)
     if lost and (os.path.lexists(one.orig) or not claim.is_gone(session)):
         return {"state": "drift", "why": "left as it is" + _LOST[lost]}
     if lost:  # the install was made anew: by force the session lets it go
-        return {"state": "untouched", "why": _GIVEN_UP}
+        return {"state": "untouched", "why": _GIVEN_UP, "kept": keeping.save_spare(session, one)}
     saved = keeping.save(session, one, seen)
     if one.before_sha256 is None:
         files.remove(one.path)

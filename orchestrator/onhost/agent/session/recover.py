@@ -7,7 +7,7 @@ import os
 import time
 from typing import Any, Callable, Dict, List, Optional
 
-from ..files import claim, files, probedir, swap
+from ..files import claim, files, probedir, spare, swap
 from ..held import lease, lock, machine, rebuild
 from ..held.journal import sync_dir
 from ..held.lease import Lease
@@ -259,6 +259,7 @@ def end(session: SessionState) -> None:
     with session.locked(), files.refusing("the session could not be ended"):
         with session.step("finish"):
             life.forget_server(session)
+            spare.forget(session)
             facts = session.facts
             probe_dir = (facts.begun or {}).get("probe_dir")
             if probe_dir:
