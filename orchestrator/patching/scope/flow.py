@@ -10,6 +10,7 @@ from orchestrator.patching.scope.names import (
     DEFINITIONS,
     assigned,
     evaluated_at_once,
+    names_any,
     names_bound,
     names_gone,
 )
@@ -22,14 +23,22 @@ _LOOPS = (ast.For, ast.AsyncFor, ast.While)
 _TRIES = (ast.Try, ast.TryStar)
 
 
-def bound_at(owner: ast.AST, place: ast.stmt, side: str, *, strict: bool = False) -> State:
+def bound_at(
+    owner: ast.AST,
+    place: ast.stmt,
+    side: str,
+    *,
+    strict: bool = False,
+    swallowing: Collection[str] = ("suppress",),
+) -> State:
     """The names bound before or after `place`, a statement of `owner` itself.
 
     `owner` is a module, class or function; `None` means that no way leads there. Where it cannot
     be sure (loops, handlers, `suppress`), a name counts as bound on some ways. `strict`: any
-    context manager may swallow what its body raises; else it would be said of every `with`.
+    context manager may swallow what its body raises; else only those do that are made with one of
+    the `swallowing` names, since it would be said of every `with`.
     """
-    flow = _Flow(place, side, strict)
+    flow = _Flow(place, side, strict, swallowing)
     state: State = {}
     if isinstance(owner, ast.FunctionDef | ast.AsyncFunctionDef):
         state = dict.fromkeys(_parameters(owner.args), True)
@@ -46,7 +55,10 @@ def _parameters(args: ast.arguments) -> Iterator[str]:
 class _Flow:
     """One walk over a scope's statements that remembers the state at one of them."""
 
-    def __init__(self, place: ast.stmt, side: str, strict: bool) -> None:
+    def __init__(
+        self, place: ast.stmt, side: str, strict: bool, swallowing: Collection[str]
+    ) -> None:
+        self.swallowing = swallowing
         self.place = place
         self.side = side
         self.strict = strict
@@ -125,7 +137,7 @@ class _Flow:
                 entered, state = (_bind(state, names) if plain else state), _bind(state, names)
             else:
                 entered = state
-            if caught is None and (self.strict or _is_suppress(item.context_expr)):
+            if caught is None and (self.strict or names_any(item.context_expr, self.swallowing)):
                 caught = entered
         left = self.block(node.body, state)
         if left is None and caught is None:
@@ -185,11 +197,6 @@ def _takes_all(pattern: ast.pattern) -> bool:
     return isinstance(pattern, ast.MatchAs) and (
         pattern.pattern is None or _takes_all(pattern.pattern)
     )
-
-
-def _is_suppress(node: ast.expr) -> bool:
-    called = node.func if isinstance(node, ast.Call) else node
-    return getattr(called, "attr", getattr(called, "id", "")) == "suppress"
 
 
 def _bind(state: State, names: Iterable[str]) -> State:

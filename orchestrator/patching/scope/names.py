@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 _LAZY = (ast.Lambda, *DEFINITIONS)
@@ -80,6 +80,25 @@ def names_gone_inside(owner: ast.AST) -> set[str]:
             declared = {n for d in ast.walk(inner) if isinstance(d, ast.Nonlocal) for n in d.names}
             gone |= declared & names_gone(inner)
     return gone
+
+
+def names_swallowing(module: ast.AST) -> frozenset[str]:
+    """The names by which a file knows `contextlib.suppress`, and what it has made with it."""
+    found = {"suppress"}
+    nodes = list(ast.walk(module))
+    for node in nodes:
+        if isinstance(node, ast.ImportFrom):
+            found |= {a.asname for a in node.names if a.name == "suppress" and a.asname}
+    for node in nodes:
+        if isinstance(node, ast.Assign | ast.AnnAssign | ast.NamedExpr):
+            made_so = node.value is not None and names_any(node.value, found)
+            found |= {name for name, _ in names_bound(node)} if made_so else set()
+    return frozenset(found)
+
+
+def names_any(node: ast.AST, names: Collection[str]) -> bool:
+    """Whether an expression has one of these names in it, as a name or an attribute."""
+    return any(getattr(n, "attr", getattr(n, "id", "")) in names for n in ast.walk(node))
 
 
 def evaluated_at_once(node: ast.AST) -> Iterator[ast.expr]:

@@ -1,0 +1,16 @@
+import contextlib
+from contextlib import suppress as quietly
+
+ignored = contextlib.suppress(OSError)
+
+
+def f(x, lock):
+    with quietly(KeyError):
+        a = x[0]
+    with ignored:
+        b = x[1]
+    with contextlib.nullcontext() if lock else quietly(KeyError):
+        c = x[2]
+    with lock, open(x) as d:
+        e = d.read()
+    return e
