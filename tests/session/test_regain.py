@@ -119,6 +119,7 @@ def test_what_is_somebody_else_s_is_told() -> None:
     """A file that force has let go is not as it was: its host says so."""
     files = [
         {"path": "/l.py", "state": "reverted", "why": "", "let_go": False},
+        {"path": "/i.py", "state": "reverted", "why": "other than before: inode", "let_go": False},
         {"path": "/n.py", "state": "untouched", "why": "shared with k1", "let_go": False},
         {
             "path": "/m.py",
@@ -130,5 +131,6 @@ def test_what_is_somebody_else_s_is_told() -> None:
     value = {"report": ["the lease ran out"], "files": files, "left": [], "server": None}
     assert tell_recovered(value) == [
         "the lease ran out",
+        "/i.py: other than before: inode",
         "/m.py: left as it is: the install was made anew",
     ]

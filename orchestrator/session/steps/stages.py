@@ -201,7 +201,7 @@ def revert(*, force: bool = False) -> Act:
             for f in value["files"]
             if f["kept"]
         ]
-        member.notes += tell_let_go(value)
+        member.notes += tell_apart(value)
         return f"{len(value['files'])} files"
 
     return act
@@ -214,14 +214,17 @@ def name_state(value: Mapping[str, Any]) -> str:
     could look, the host counts as patched.
     """
     if value["verified"]:
-        return "let go" if tell_let_go(value) else "reverted"
+        return "let go" if any(f.get("let_go") for f in value["files"]) else "reverted"
     bad = {f["state"] for f in value["files"]} - set(_BACK)
     return "drifted" if bad == {"drift"} else "patched"
 
 
-def tell_let_go(value: Mapping[str, Any]) -> list[str]:
-    """The files that are somebody else's by now, and that the session has let go, each with why."""
-    return [f"{f['path']}: {f['why']}" for f in value["files"] if f.get("let_go")]
+def tell_apart(value: Mapping[str, Any]) -> list[str]:
+    """The files that need no more work and are not in all as they were, each with why: what is
+    somebody else's by now, and what came back with another inode.
+    """
+    apart = [f for f in value["files"] if f.get("let_go") or f["state"] == "reverted"]
+    return [f"{f['path']}: {f['why']}" for f in apart if f["why"]]
 
 
 def _not_reverted(host: str, files: Sequence[Mapping[str, Any]]) -> HostError:
