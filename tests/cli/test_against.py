@@ -182,7 +182,7 @@ def test_new_patch(sources: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "no statement stands in line 99" in capsys.readouterr().err
     long = f"return [{'1, ' * 5000}]"
     (sources / "old/python/sglang/long.py").write_text(f"def f():\n    {long}\n")
-    assert main(["new", "patch", "old/python/sglang/long.py:2", "--name", "x"]) == 3
-    assert "code of more than 10,000 characters" in capsys.readouterr().err
+    assert main(["new", "patch", "old/python/sglang/long.py:2", "--name", "x"]) == 4
+    assert "has more than 10,000 characters, too many for an anchor" in capsys.readouterr().err
     assert sorted(p.name for p in (sources / "patches").rglob("*x*")) == []
     assert main(["new", "patch", "model.py"]) == 2

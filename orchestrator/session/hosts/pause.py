@@ -26,19 +26,26 @@ class Lookout:
 
     fleet: Fleet
     lease_s: float
-    _told: threading.Lock = field(default_factory=threading.Lock)
+    _telling: threading.Lock = field(default_factory=threading.Lock)
 
     def look(self, before_s: float, renewed_s: float) -> float:
         """The time now; `before_s` is that of the last look, `renewed_s` of the last renewal."""
         now_s = read_clock()
-        if now_s - before_s > self.lease_s and self._told.acquire(blocking=False):
+        if now_s - before_s > self.lease_s:
             over_at = show_time(time.time() - (now_s - renewed_s) + self.lease_s)
-            self.fleet.pause = (
+            self._tell(
                 f"the lease ran out at {over_at}: sgldbg stood still for {now_s - before_s:.0f} s,"
                 f" and a lease lasts {self.lease_s:g} s"
             )
-            self.fleet.progress.note(self.fleet.pause)
         return now_s
+
+    def _tell(self, text: str) -> None:
+        # Whoever noticed it as well waits: what it does next stops the session, whose end is
+        # blamed on the pause.
+        with self._telling:
+            if not self.fleet.pause:
+                self.fleet.pause = text
+                self.fleet.progress.note(text)
 
 
 def read_clock() -> float:

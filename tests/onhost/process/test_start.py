@@ -14,7 +14,7 @@ import pytest
 
 from orchestrator.onhost.agent.proc import procfs
 from orchestrator.onhost.agent.proc.describe import describe, public
-from orchestrator.onhost.agent.proc.mempolicy import parse_policy, set_policy
+from orchestrator.onhost.agent.proc.mempolicy import set_policy
 from orchestrator.onhost.agent.proc.priority import name_disk
 from orchestrator.onhost.agent.refusal import Refusal
 from orchestrator.onhost.agent.server import process
@@ -387,25 +387,3 @@ def test_what_we_start_is_our_child(stage: Stage, tmp_path):
     with os.fdopen(reading) as pipe:
         assert pipe.read() == "exit status 5"
     os.waitpid(pid, 0)
-
-
-@pytest.mark.parametrize(
-    ("text", "parsed"),
-    [
-        ("default", (0, [])),
-        ("bind:0-2,5", (2, [0, 1, 2, 5])),
-        ("interleave=static:0", (3 | 1 << 15, [0])),
-        ("prefer (many):1", (5, [1])),
-        ("local", (4, [])),
-        ("something new:0", None),
-    ],
-)
-def test_memory_policies_are_read(text, parsed):
-    """The kernel's words become the mode and nodes of set_mempolicy(2)."""
-    assert parse_policy(text) == parsed
-
-
-def test_text_keeps_every_byte():
-    """Whatever bytes an argument has, it comes back as it was; the locale has no say in it."""
-    data = bytes(range(256))
-    assert procfs.to_bytes(procfs.to_text(data)) == data
