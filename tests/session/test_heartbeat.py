@@ -76,6 +76,13 @@ def test_a_dead_guard_is_replaced(works: bool, note: str) -> None:
     assert member.notes == [note]
 
 
+class HeardAll(Heard):
+    """With the notes of a pause, which is what is looked for here."""
+
+    def note(self, text: str) -> None:
+        self.log.append(text)
+
+
 class Asleep:
     """An agent that a guard has ended while the controller stood still in its beat."""
 
@@ -96,7 +103,7 @@ def test_a_controller_that_stood_still_longer_than_its_lease(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Its hosts look lost, since guards have ended the agents: the lease is named, once."""
-    clock, heard = [0.0], Heard()
+    clock, heard = [0.0], HeardAll()
     agent: Any = Asleep(clock)
     for room in (heartbeat, pause):
         monkeypatch.setattr(room, "read_clock", lambda: clock[-1])
