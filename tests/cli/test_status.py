@@ -92,6 +92,8 @@ def test_the_advice_about_what_no_revert_ends(ends: str, hint: str) -> None:
     session = {"controller": "gone", "ends": ends, "user": "ann"}
     assert hints([session, session]) == [hint]
     assert hints([session, {"controller": "gone"}]) == [ENDS, hint]
+    roots = session | {"ends": "user", "user": "root"}
+    assert hints([roots]) == ["what is root's is ended as root: `sgldbg revert --all`"]
 
 
 @pytest.mark.parametrize(
@@ -103,9 +105,9 @@ def test_the_advice_about_what_no_revert_ends(ends: str, hint: str) -> None:
             " 02:00:00 UTC by its last word, guard alive, server unknown",
         ),
         (
-            {"until": None, "state": "patched, kept"},
-            "session s1 of ann@desk since 1970-01-01 00:00:00 UTC: patched, kept, kept without an"
-            " end, guard alive, server unknown",
+            {"until": None},
+            "session s1 of ann@desk since 1970-01-01 00:00:00 UTC: patched, kept without an end,"
+            " guard alive, server unknown",
         ),
         (
             {"until": 7200.0, "expired": True},

@@ -21,6 +21,7 @@ _WHO_ENDS = {
         " docs/guides/when-a-revert-fails.md"
     ),
 }
+_ROOTS = "what is root's is ended as root: `sgldbg revert --all`"
 
 
 def is_not_from_here(left: Mapping[str, Any]) -> bool:
@@ -30,8 +31,10 @@ def is_not_from_here(left: Mapping[str, Any]) -> bool:
 
 def tell_who_ends(left: Mapping[str, Any]) -> str | None:
     """Who ends a session that no revert from here does, as a hint; null for one that it does."""
-    ends = left.get("ends")
-    return None if ends is None else _WHO_ENDS[ends].format(user=left.get("user"))
+    ends, user = left.get("ends"), left.get("user")
+    if ends is None:
+        return None
+    return _ROOTS if user == "root" else _WHO_ENDS[ends].format(user=user)
 
 
 def tell_holder(left: Mapping[str, Any]) -> str:

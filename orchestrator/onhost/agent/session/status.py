@@ -124,9 +124,7 @@ def read_foreign(one: foreign.Foreign) -> Session:
     term = foreign.read_term(one.path, holder) if holder else foreign.Term(None, False, "unknown")
     shown = _show_files(facts)
     state = _state(facts, None, [item["state"] for item in shown]) if shown else "unknown"
-    if holder and term.until is None and not term.is_over:
-        state += ", kept"
-    elif holder.get("boot_id", "") not in ("", lease.read_boot_id()):
+    if holder.get("boot_id", "") not in ("", lease.read_boot_id()):
         state += _RESTARTED
     package_dir = os.path.dirname(one.path)
     return {
