@@ -27,7 +27,9 @@ from orchestrator.session.kept.ending import Ending
 from orchestrator.session.kept.rundir import RunDir, full_disk
 from orchestrator.session.signals import signals_end
 from orchestrator.session.steps import leftovers, lives, observe, stages
+from orchestrator.session.steps.graphs import note_graphs
 from orchestrator.session.steps.links import note_compiled, note_links
+from orchestrator.session.steps.proving import check_code
 from orchestrator.session.steps.tail import Tail
 from orchestrator.spec.project import is_shipped
 
@@ -115,18 +117,20 @@ class Run:
         except PatchError as error:
             error.notes = (*error.notes, *note_compiled({m.name: m.files for m in fleet.members}))
             raise
-        fleet.each("check", observe.check_code(plan), may_leave=True)
+        fleet.each("check", check_code(plan), may_leave=True)
         return plan
 
     def list_notes(self, plan: Plan) -> list[str]:
-        """What there is to know of the debug lives, of what comes back and of files that have
-        other names, each once.
+        """What there is to know of the debug lives, of what comes back, of probes that graphs
+        silence and of files that have other names, each once.
         """
+        lives = {m.name: self.job.life(m) for m in self.fleet.members if m.found is not None}
         hosts: dict[str, list[str]] = {}
-        for member in [m for m in self.fleet.members if m.found is not None]:
-            for note in self.job.life(member).notes:
-                hosts.setdefault(note, []).append(member.name)
+        for name, life in lives.items():
+            for note in life.notes:
+                hosts.setdefault(note, []).append(name)
         notes = [f"{fold_hosts(names)}: {note}" for note, names in hosts.items()]
+        notes += note_graphs(plan, {name: life.argv for name, life in lives.items()})
         return notes + note_links(plan, {m.name: m.files for m in self.fleet.members})
 
     def _close(self) -> None:

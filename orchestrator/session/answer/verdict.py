@@ -13,6 +13,7 @@ from orchestrator.model.plan import Site
 from orchestrator.model.record import Finding, Record, Verdict, Worker, WorkerFinding
 from orchestrator.model.session import Session
 from orchestrator.session.answer.evidence import Question, weigh
+from orchestrator.session.steps.graphs import ADVICE
 
 _EVERY = "every worker"
 # The note with which a probe says that its rank is not among `ranks`; see record.md.
@@ -196,13 +197,12 @@ def _advice(question: Question, state: str, found: Sequence[WorkerFinding]) -> s
         return "where not every worker runs this code, say `from: any worker` in `until`"
     if "graph" in whys:
         return (
-            "the code runs inside a CUDA graph, where no Python runs after its capture:"
-            " add `--disable-cuda-graph` to `add_args` of `restart`"
+            f"the code runs inside a CUDA graph, where no Python runs after its capture: {ADVICE}"
         )
     if "before ready" in whys:
         return (
             "send requests that reach this place; if they do, it runs inside a CUDA graph:"
-            " add `--disable-cuda-graph` to `add_args` of `restart`"
+            f" {ADVICE}"
         )
     if "of the expectation never held" in whys:
         return "send requests for which `when` of the expectation holds, or change it"

@@ -8,7 +8,6 @@ from orchestrator.agent.ship import open_agent
 from orchestrator.errors import HostError
 from orchestrator.model.inventory import Install, LaunchAdopt, LaunchPair, Server
 from orchestrator.model.patch import Patch
-from orchestrator.model.plan import Plan
 from orchestrator.model.session import Restart
 from orchestrator.planning.view import HostView
 from orchestrator.session.hosts.member import Member
@@ -106,26 +105,3 @@ def summarize(member: Member, package: str) -> str:
     running = member.found.description
     what = f"pid {running['pid']}" if running else "no server running"
     return f"{package} {version}, {what}"
-
-
-def check_code(plan: Plan) -> Callable[[Member], None]:
-    """The stage in which each host's own interpreter compiles the planned files."""
-
-    def act(member: Member) -> None:
-        files = plan.of_host(member.name)
-        args = {
-            "python": member.install["python"],
-            "files": [{"file": f.file, "size": len(f.after)} for f in files],
-        }
-        raw = b"".join(f.after for f in files)
-        reply = member.channel.call("check-code", args, raw, timeout_s=LOOK_S)
-        bad = [f for f in reply.value["files"] if f["error"]]
-        if bad:
-            raise HostError(
-                f"the patched `{bad[0]['file']}` does not compile with"
-                f" {member.install['python']}: {bad[0]['error']}",
-                host=member.name,
-                code="proof",
-            )
-
-    return act
