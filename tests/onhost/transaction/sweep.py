@@ -147,7 +147,24 @@ def run_until_debug(place: Place, main: Any) -> Callable[[Countdown], None]:
     return work
 
 
-def judge(place: Place) -> list[str]:
+def clean(place: Place) -> None:
+    """What `git clean -fd` takes where compiled files are ignored: every untracked name."""
+    for path in [*place.package_dir.rglob(".*sgldbg*"), place.package_dir / "_sgldbg.py"]:
+        if path.parent.name != "__pycache__":
+            path.unlink()
+
+
+def differences(place: Place, cleaned: bool = True) -> list[str]:
+    """What is not as it was; of a cleaned install but for what a copy cannot have, its links."""
+    links = ("inode was", "nlink was")
+    return [
+        change
+        for change in place.changes()
+        if not (cleaned and any(name in change for name in links))
+    ]
+
+
+def judge(place: Place, cleaned: bool = False) -> list[str]:
     """Recover and say what is not as it was."""
     problems = []
     if os.path.exists(os.path.join(place.directory(), "journal.jsonl")):
@@ -156,7 +173,7 @@ def judge(place: Place) -> list[str]:
             problems += [f"left: {text}" for text in value["left"]]
         except Refusal as refusal:
             problems.append(f"refused: {refusal.code}: {refusal.message}")
-    problems += place.changes()
+    problems += differences(place, cleaned)
     problems += [f"status: {item['state']}" for item in place.status()]
     problems += [f"tmp: {name}" for name in os.listdir(place.top / "tmp")]
     if len(place.servers()) != 1 or place.servers() != place.originals():
@@ -171,12 +188,14 @@ def try_point(directory: Path, kind: str, number: int) -> tuple[dict[str, int], 
     place = Place(directory)
     try:
         main = place.start_server()
-        if kind == "recovery":
+        if kind in ("recovery", "cleaned"):
             in_child(run_until_debug(place, main), ("line", FAR))
+            if kind == "cleaned":
+                clean(place)
             seen = in_child(run_recovery(place), ("call", number))
         else:
             seen = in_child(run_session(place, main), (kind, number))
-        return seen, judge(place)
+        return seen, judge(place, kind == "cleaned")
     finally:
         place.end_processes()
         shutil.rmtree(directory)

@@ -19,7 +19,7 @@ from tests.onhost.transaction.place import HOST, NOBODY, Place, op, session_of, 
 
 # Another slice every hour; set it to run a slice again, or with `SLICES=1` everything.
 SEED = int(os.environ.get("SGLDBG_SEED", time.strftime("%j%H")))
-SLICES = {"line": 9, "call": 18, "recovery": 13, "takeover": 24}
+SLICES = {"line": 9, "call": 18, "recovery": 13, "cleaned": 24, "takeover": 24}
 SWEEPS = {"takeover": ("sweep_takeover",)}
 
 

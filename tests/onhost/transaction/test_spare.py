@@ -10,17 +10,11 @@ import pytest
 from orchestrator.onhost.agent.files import files
 from orchestrator.onhost.agent.session import recover
 from tests.onhost.transaction.place import EDITED, apply, op, session_of
+from tests.onhost.transaction.sweep import clean, differences
 
 LAYERS = "sglang/srt/layers.py"
 LLAMA = "sglang/srt/models/llama.py"
 EDITED_SINCE = b"# mine\n"
-
-
-def clean(place):
-    """What `git clean -fd` takes where compiled files are ignored: every untracked name."""
-    for path in [*place.package_dir.rglob(".*sgldbg*"), place.package_dir / "_sgldbg.py"]:
-        if path.parent.name != "__pycache__":
-            path.unlink()
 
 
 @pytest.fixture
@@ -30,12 +24,6 @@ def cleaned(place):
     session_of(context).close()
     clean(place)
     return place
-
-
-def differences(place):
-    """But for what a copy cannot have: the inode, and the links to it."""
-    names = ("inode was", "nlink was")
-    return [line for line in place.changes() if not any(name in line for name in names)]
 
 
 def test_the_originals_come_back(cleaned):

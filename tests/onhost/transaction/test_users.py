@@ -165,6 +165,13 @@ def test_root_is_told_of_a_users_session(open_place):
     (seen,) = status.sessions(str(place.top / "roots"), [str(place.package_dir)])
     assert (seen["user"], seen["guard"], seen["state"]) == (str(ANOTHER), "alive", "staged")
     assert 890 < seen["until"] - time.time() <= 900
+    with lease.exclusive(place.directory("s2")):  # a time that nobody could show
+        held = lease.read(place.directory("s2"))
+        lease.write(place.directory("s2"), replace(held, deadline_s=1e14))
+    (seen,) = status.sessions(str(place.top / "roots"), [str(place.package_dir)])
+    assert seen["until"] == lock.read(str(lock_of(place)))["until"]
+    with lease.exclusive(place.directory("s2")):
+        lease.write(place.directory("s2"), held)
     with another_user():
         op(first, "revert")
         op(first, "finish")

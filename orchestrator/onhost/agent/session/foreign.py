@@ -22,6 +22,7 @@ from . import duplicate, orphan
 from .orphan import BY_HAND, BY_USER, THERE
 
 _UNREADABLE = "what the lock says cannot be read"
+_is_time = untrusted.maybe(untrusted.is_wall_time)
 THEIRS = "the lock is another user's (%s), who alone can undo it"
 _UNSEEN = "its processes are not seen from here, as those of a container are not"
 _UNREACHED = "its directory `%s` cannot be looked at"
@@ -126,9 +127,10 @@ def read_term(path: str, holder: Holder) -> Term:
     if "session" in holder:
         held = lease.read(session_dir(holder["state_dir"], holder["session"], holder["host"]))
     if held is not None:
-        is_now = held.boot_id == lease.read_boot_id()  # else its deadline is on another clock
-        until = claim.find_end(held) if is_now else holder.get("until")
-        return Term(until, _is_over(held), guard)
+        until = claim.find_end(held)
+        # Its deadline may be on another boot's clock, or whatever another user wrote there.
+        is_now = held.boot_id == lease.read_boot_id() and _is_time(until)
+        return Term(until if is_now else holder.get("until"), _is_over(held), guard)
     deadline_s = holder.get("deadline_s")
     if deadline_s is None:
         return Term(holder.get("until"), False, guard)
