@@ -148,8 +148,8 @@ def _find(source: Source, wanted: Wanted) -> tuple[Place, ...]:
             raise
         scope = find_scope(source, anchor, _spans(wanted))
         inside = within(anchor, scope)
-        nodes = [s.node for s in candidates(source, scope) if inside(s)]
-        there = find_instead(action, anchor.code or "", nodes)
+        statements = [s for s in candidates(source, scope) if inside(s)]
+        there = find_instead(action, anchor.code or "", statements)
         _refuse_there(source, wanted, there, (anchor.of if anchor.occurrence == 0 else 1) or 1)
         raise
     if isinstance(action, Replace):

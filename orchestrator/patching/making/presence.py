@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 
 import libcst as cst
@@ -14,11 +15,13 @@ from orchestrator.patching.structure.pattern import (
     Pattern,
     PatternError,
     hole_of,
+    mangle,
     parse_pattern,
     run_of,
 )
 from orchestrator.patching.structure.place import Place
 from orchestrator.patching.structure.walk import Statement, walk_block
+from orchestrator.patching.unreadable import UNREADABLE
 
 # What a statement gives names to, by the fields of its node.
 _BOUND: dict[type[cst.CSTNode], tuple[str, ...]] = {
@@ -44,11 +47,13 @@ def find_replaced(
     """Of the places that the anchor fits, those that are as the replacement would have them.
 
     A replacement that reads like every statement of the anchor, as `y = $A` does for `y = g($A)`,
-    tells nothing by its form: such a place is done only where replacing would not change it.
+    tells nothing by its form: such a place is done only where replacing would not change it. One of
+    several statements tells it by all of them, in a row.
     """
     pattern = _replacement(action)
     if pattern is None:
-        return []
+        run = _run(action)
+        return [p.statement.node for p in places if run and _stands_around(run, p.statement)]
     if _fits_all(pattern, anchor):
         return [p.statement.node for p in places if _changes_nothing(source, p, action)]
     named = _names_something(pattern.node)
@@ -57,7 +62,9 @@ def find_replaced(
     ]
 
 
-def find_instead(action: Replace, anchor: str, nodes: Iterable[cst.CSTNode]) -> list[cst.CSTNode]:
+def find_instead(
+    action: Replace, anchor: str, statements: Iterable[Statement]
+) -> list[cst.CSTNode]:
     """Where the anchor fits nowhere, the statements that show that it was replaced before.
 
     Only a replacement that says more than its anchor shows that, and one that names something: of
@@ -65,12 +72,18 @@ def find_instead(action: Replace, anchor: str, nodes: Iterable[cst.CSTNode]) -> 
     statements that stand for reasons of their own.
     """
     pattern = _replacement(action)
-    if pattern is None or _fits_all(pattern, anchor):
+    if pattern is None:
+        run = _run(action)
+        skip = _BOUND if run and _has_holes(run) else {}
+        if not run or not _names_something(run, skip):
+            return []
+        return [s.node for s in statements if _stands_from(run, *_row_of(s))]
+    if _fits_all(pattern, anchor):
         return []
     skip = _BOUND if _has_holes(pattern.node) else {}
     if not _names_something(pattern.node, skip):
         return []
-    return [n for n in nodes if match(pattern, n) is not None]
+    return [s.node for s in statements if match(pattern, s.node) is not None]
 
 
 def find_imports(source: Source, node: cst.BaseSmallStatement) -> tuple[Statement, ...]:
@@ -90,6 +103,59 @@ def _replacement(action: Replace) -> Pattern | None:
     except PatternError:
         return None
     return pattern if pattern.is_statement and not pattern.is_header else None
+
+
+def _run(action: Replace) -> cst.IndentedBlock | None:
+    """A replacement of several statements as a block that holds nothing else.
+
+    `None` where it cannot be told how many statements it is, as with `$$$BODY` among them.
+    """
+    try:
+        template = cst.parse_module(mangle(textwrap.dedent(action.code).strip("\n")) + "\n")
+    except UNREADABLE:
+        return None
+    row = _row(template)
+    if len(row) < 2 or any(run_of(node) is not None for node in row):
+        return None
+    block = _block(row)
+    return block if _names_something(block) else None
+
+
+def _stands_around(run: cst.IndentedBlock, statement: Statement) -> bool:
+    """Whether the run stands there with this statement as one of its own."""
+    row, index = _row_of(statement)
+    return any(_stands_from(run, row, index - n) for n in range(len(run.body)) if n <= index)
+
+
+def _stands_from(run: cst.IndentedBlock, row: Sequence[cst.CSTNode], index: int) -> bool:
+    there = row[index : index + len(run.body)]
+    pattern = Pattern("", run, is_header=False)
+    return len(there) == len(run.body) and match(pattern, _block(there)) is not None
+
+
+def _row_of(statement: Statement) -> tuple[Sequence[cst.CSTNode], int]:
+    """The statements of the block in which one stands, whichever share a line, and its index."""
+    block = statement.container
+    if isinstance(block, cst.SimpleStatementLine):
+        block = statement.path[-2].node
+    row = _row(block)
+    return row, next(i for i, node in enumerate(row) if node is statement.node)
+
+
+def _row(block: cst.CSTNode) -> list[cst.CSTNode]:
+    row: list[cst.CSTNode] = []
+    for item in getattr(block, "body", ()):
+        row.extend(item.body if isinstance(item, cst.SimpleStatementLine) else [item])
+    return row
+
+
+def _block(row: Sequence[cst.CSTNode]) -> cst.IndentedBlock:
+    """A block of these statements, each on a line of its own."""
+    lines = [
+        cst.SimpleStatementLine([node]) if isinstance(node, cst.BaseSmallStatement) else node
+        for node in row
+    ]
+    return cst.IndentedBlock(lines)  # type: ignore[arg-type]
 
 
 def _fits_all(pattern: Pattern, anchor: str) -> bool:

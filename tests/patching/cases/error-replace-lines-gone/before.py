@@ -1,0 +1,6 @@
+def f(x):
+    with lock:  # since the fix
+        y = g(x)
+        log(y)
+    check(y)
+    return y

@@ -1,0 +1,5 @@
+def f(x):
+    y = g(x)
+    z = 1
+    log(y)
+    return y
