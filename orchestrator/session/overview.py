@@ -42,6 +42,7 @@ def _look(contact: Contact, book: Inventory) -> tuple[Row, list[HostError]]:
         try:
             look.at_inventory(book)
             look.at_servers()
+            look.at_sessions()
             return row, look.errors
         except HostError as error:  # it was lost meanwhile
             failure = error
@@ -83,6 +84,13 @@ class _Look:
             for found in self._call("survey", {"package": package}):
                 self.row["servers"].append(self._describe(found, package))
             self.row["orphans"] += self._call("orphans", {"package": package})
+
+    def at_sessions(self) -> None:
+        """Whatever is unfinished, also what only a lock beside one of these installs tells of."""
+        found = [*self.row["installs"], *(s["runs"] or {} for s in self.row["servers"])]
+        packages = dict.fromkeys(at["package_dir"] for at in found if "package_dir" in at)
+        sessions = self._call("status", {"packages": list(packages)})["sessions"]
+        self.row["unfinished"] = [s["session"] or "of an unknown name" for s in sessions]
 
     def _find(self, server: Server, install: Install) -> Member:
         """This host's part of the server; one that is not there is noted, and is none the less."""

@@ -207,6 +207,15 @@ def test_a_package_is_checked_once(bench: Bench, agent, inventory, monkeypatch):
     assert ([missing["server"] for missing in row["not_found"]], errors) == (["a", "b", "c"], [])
 
 
+def test_an_install_that_somebody_holds(bench: Bench, agent, inventory, monkeypatch):
+    """Nothing but the lock beside it tells of that, be it another user's or one nobody can read."""
+    (bench.folder / bench.package / ".sgldbg-lock").write_text("{}")
+    book = read_project_inventory(inventory(a=open_port()))
+    monkeypatch.setattr(agent, "hello", {"user": "me", "hostname": "there"}, raising=False)
+    ((row, errors),) = look_at_all([Contact(book.hosts["here"], agent, None)], book)
+    assert (row["unfinished"], errors) == (["of an unknown name"], [])
+
+
 def test_a_host_that_is_lost_meanwhile(bench: Bench, agent, inventory, monkeypatch):
     """What was seen before stays, with the reason."""
     lost = HostError("the link broke", host="here", code="lost")
