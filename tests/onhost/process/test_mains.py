@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 from pathlib import Path
 from typing import Any
@@ -153,17 +154,53 @@ def test_a_server_below_another_one(stage: Stage, tmp_path, package):
     assert list(find_by_port(package)) == ["30002"]
 
 
-def test_what_was_put_beside_a_server(stage: Stage, tmp_path, package):
+WRITES = "open('beside', 'w').close()"
+FORKS = (
+    "import time; from multiprocessing import Process as P;"
+    f" P(target=time.sleep, args=(60,)).start(); {WRITES}"
+)
+
+
+@pytest.mark.parametrize(
+    ("beside", "count"),
+    [
+        ("touch beside; exec tail -f /dev/null", 1),
+        ("READY=beside exec SERVER --port 30002 --spawn", 2),
+        (f'PYTHON -c "import time; {WRITES}; time.sleep(60)"', 1),
+        (f'PYTHON -c "{FORKS}"', 2),
+        ("touch beside; while :; do sleep 60; done", 2),
+    ],
+)
+def test_what_was_put_beside_a_server(stage: Stage, tmp_path, package, beside: str, count: int):
     """What shares the server's process group is not its own for that, and outlives it."""
     argv = [sys.executable, "-m", package + ".launch_server"]
-    line = f"(exec tail -f /dev/null &) ; exec {' '.join(argv)}"
+    text = beside.replace("SERVER", shlex.join(argv)).replace("PYTHON", sys.executable)
+    line = f"({text} &) ; until test -e beside; do sleep 0.02; done; exec {shlex.join(argv)}"
     server = stage.run(["setsid", "bash", "-c", line], cwd=tmp_path)
-    (tail,) = (s for s in procfs.read_all().values() if (s.sid, s.comm) == (server.pid, "tail"))
-    stage.note(tail.pid)
+    others = [s for s in procfs.read_all().values() if s.sid == server.pid != s.pid]
+    for stat in others:
+        stage.note(stat.pid)
     known = describe(server.pid)
     assert (known["tree"], known["why"]) == ([[server.pid, known["start_time"]]], "")
     process.stop(key_of(server.pid), None, 20, None, known)
-    assert process.is_alive(tail.pid, tail.start_time)
+    assert len(others) == count
+    assert all(process.is_alive(stat.pid, stat.start_time) for stat in others)
+
+
+@pytest.mark.parametrize(
+    ("beside", "name"),
+    [
+        ("while :; do sleep 60; done", "bash"),
+        ('PYTHON -c "import time; time.sleep(60)"', f"{os.path.basename(sys.executable)} -c"),
+    ],
+)
+def test_what_a_server_was_given_as_a_child(stage: Stage, tmp_path, package, beside, name):
+    """SGLang ends it with its workers, and nobody would start it again."""
+    argv = [sys.executable, "-m", package + ".launch_server"]
+    text = beside.replace("PYTHON", sys.executable)
+    server = stage.run(["bash", "-c", f"{text} & exec {shlex.join(argv)}"], cwd=tmp_path)
+    child = next(s for s in procfs.read_all().values() if s.ppid == server.pid)
+    assert describe(server.pid)["why"] == f"it would take along {name} (pid {child.pid})"
 
 
 @pytest.mark.parametrize("port", [[], ["--port", "30000"]])

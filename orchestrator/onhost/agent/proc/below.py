@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from typing import Dict, List, Mapping, Optional, Set, Tuple
 
 from . import arguments, commandline, procfs
+from .above import programs
 
 Processes = Dict[int, procfs.Stat]
 
@@ -12,6 +14,9 @@ Processes = Dict[int, procfs.Stat]
 # the user learns why it cannot be adopted.
 _MAIN_TITLE = "::http_server"
 _DEFAULT_PORT = "30000"
+# What starts workers by the text of a program, or as a module: the second is that of dill.
+_SPAWNERS = ("multiprocessing", "multiprocess", "joblib", "torch")
+_IMPORTED = re.compile(r"\s*(?:from|import) ([\w.]+)")
 
 
 def find_package(pid: int) -> Optional[str]:
@@ -91,16 +96,45 @@ def find_own(root: int, package: Optional[str], processes: Processes) -> List[pr
 def find_family(root: int, package: Optional[str], processes: Processes) -> List[procfs.Stat]:
     """The own tree of `root`, and its workers in a process group or session that it leads.
 
-    That finds those that gave up their parent. Whoever else is in that group (the shell's job
-    was `SERVER | tee`, a script put something beside it) is left out.
+    That finds those that gave up their parent. Whoever else is in that group (the shell's job was
+    `SERVER | tee`, a script put another server or program beside it) is left out, with all below.
     """
     own = find_own(root, package, processes)
     if root not in processes:
         return own
     seen = {stat.pid for stat in procfs.find_tree(root, processes)}
     began = processes[root].start_time
-    led = (s for s in processes.values() if root in (s.pgid, s.sid) and s.start_time >= began)
-    return own + [s for s in led if s.pid not in seen and _is_workers(s, package)]
+    led = {
+        s.pid: s
+        for s in processes.values()
+        if root in (s.pgid, s.sid) and s.start_time >= began and s.pid not in seen
+    }
+    heads = [s for s in led.values() if s.ppid not in led and _has_left(s, root, package)]
+    return own + [s for head in heads for s in procfs.find_tree(head.pid, led)]
+
+
+def _has_left(stat: procfs.Stat, root: int, package: Optional[str]) -> bool:
+    """Whether a process whose parent is gone can only have been a worker of `root`."""
+    if package is not None and is_main(stat.pid, package):
+        return False
+    data = procfs.read_cmdline(stat.pid)
+    if stat.is_copy:
+        return data == procfs.read_cmdline(root) or _has_title(data, package)
+    return _has_title(data, package) or _is_spawned(procfs.parse_strings(data), package)
+
+
+def _has_title(data: bytes, package: Optional[str]) -> bool:
+    title = procfs.to_text(data.partition(b"\0")[0])
+    return title.startswith(package + "::") if package is not None else "::" in title
+
+
+def _is_spawned(argv: List[str], package: Optional[str]) -> bool:
+    """Whether it runs what multiprocessing starts for a server, or a module of the package."""
+    kind, name = _read_program(argv) if argv else ("", "")
+    if kind == "code":
+        found = _IMPORTED.match(name)
+        name = found.group(1) if found else ""
+    return kind in ("code", "module") and name.split(".")[0] in (package, *_SPAWNERS)
 
 
 def find_strangers(root: int, package: Optional[str], processes: Processes) -> List[str]:
@@ -130,12 +164,15 @@ def _is_workers(stat: procfs.Stat, package: Optional[str]) -> bool:
     """Whether a process looks like one that a server starts, by what it runs.
 
     Copies and what multiprocessing starts, titled or not yet, and programs of installed packages.
+    A copy of a shell was there before the server: `while ...; done & exec SERVER`.
     """
     argv = procfs.parse_strings(procfs.read_cmdline(stat.pid).rstrip(b"\0"))
-    if stat.is_copy or not argv or "::" in argv[0]:
+    if not argv or "::" in argv[0]:
         return True
-    kind, name = _read_program(argv)
-    if kind == "code" or (kind == "module" and name.split(".")[0] in (package, "multiprocessing")):
+    if stat.is_copy:
+        return not programs.is_shell(argv)
+    _, name = _read_program(argv)
+    if _is_spawned(argv, package):
         return True
     executable = procfs.read_link("/proc/%d/exe" % stat.pid) or ""
     return any("-packages/" in word for word in (executable, argv[0], name))

@@ -62,7 +62,7 @@ class Program(NamedTuple):
     @property
     def is_shell(self) -> bool:
         """Whether it is a shell whose scripts we can read."""
-        return bool(self.argv) and _base(self.argv[0]) in SHELLS
+        return is_shell(self.argv)
 
     @property
     def is_other_shell(self) -> bool:
@@ -80,6 +80,11 @@ class Program(NamedTuple):
     def find_supervisor(self) -> Optional[str]:
         """The name that it has as a supervisor, where it is one."""
         return next(iter(sorted(self.names & SUPERVISORS)), None)
+
+
+def is_shell(argv: Sequence[str]) -> bool:
+    """Whether this command line runs a shell whose scripts we can read."""
+    return bool(argv) and _base(argv[0]) in SHELLS
 
 
 def read(stat: procfs.Stat) -> Program:
