@@ -79,6 +79,7 @@ CASES: dict[str, Any] = {
         "t": "list",
         "text": "[<class __main__.Evil>, <function builtins.len>, <function __main__.boom>]",
     },
+    "[].append": {"t": "builtin_function_or_method", "text": "<function list.append>"},
     "Meets().way": {"t": "method", "text": "<function __main__.Meets.way>"},
     "int64(5)": 5,
     "longdouble(5)": "1.25",

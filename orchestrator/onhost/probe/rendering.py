@@ -146,7 +146,7 @@ def render(value: Any, limits: Limits, depth: int, left: List[int]) -> str:
 
 
 def render_name(value: Any) -> str:
-    """A class, a function, or of all else the class, by name; no metaclass is asked."""
+    """A class, a function, or of all else the class, by the name that `type` itself has of it."""
     kind = type(value)
     if complex in kind.__mro__:
         return complex.__repr__(value)
@@ -164,8 +164,9 @@ def class_name(kind: type) -> str:
     return dotted(own["__module__"].__get__(kind), own["__qualname__"].__get__(kind))
 
 
-def dotted(module: Any, name: Any) -> str:
-    return ".".join(part if type(part) is str else "?" for part in (module, name))
+def dotted(*parts: Any) -> str:
+    """Of module and name those that are texts: built-in methods have no module."""
+    return ".".join([part for part in parts if type(part) is str])
 
 
 def render_items(base: Any, value: Any, limits: Limits, depth: int, left: List[int]) -> str:
