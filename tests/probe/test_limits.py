@@ -210,6 +210,26 @@ def test_keys_that_are_alike_in_short_are_told_apart(shop: Workshop, name: str) 
     )
 
 
+def test_a_tensor_of_one_element_is_the_number_that_it_holds(shop: Workshop) -> None:
+    """As a key, whichever way the server has it; a larger one is its shape."""
+    script = """
+import types
+torch = types.ModuleType("torch")
+class Tensor:
+    def __init__(self, *values): self.values, self.shape = values, (len(values),)
+    def numel(self): return len(self.values)
+    def item(self): return self.values[0]
+torch.Tensor = Tensor
+sys.modules["torch"] = torch
+for x in (Tensor(5), 5, Tensor(0.5), 0.5, Tensor(True), Tensor(1, 2), Tensor(3, 4), Tensor(1)):
+    model.f(x)
+"""
+    shop.put(once_per=["x"], capture=["y"], limit=None)
+    assert [r.keys for r in shop.run(script).of("hit")] == [
+        (5,), (0.5,), (True,), ("tensor(2)",), (1,)
+    ]  # fmt: skip
+
+
 def test_a_key_that_holds_itself(shop: Workshop) -> None:
     """Its text ends."""
     shop.put(once_per=["x"], capture=["y"], limit=None)
