@@ -15,7 +15,7 @@ from .look.locate import check_code, locate
 from .look.observe import observe
 from .look.pristine import check_package
 from .look.survey import find_orphans, survey
-from .proc import procfs
+from .proc import below, procfs
 from .proc.describe import describe, public
 from .proc.launch import read_exit
 from .proc.mains import find_mains
@@ -116,7 +116,8 @@ def _life(context: Context, args: Args, raw: bytes) -> Result:
     tree: List[procfs.Stat] = []
     if pid is not None and is_alive(pid, args["start_time"]):
         processes = procfs.read_all()
-        tree = [stat for stat in procfs.find_tree(pid, processes) if stat.alive]
+        family = below.find_family(pid, below.find_package(pid), processes)
+        tree = [stat for stat in family if stat.alive]
         if context.session is not None and context.session.facts.debug == _key(tree):
             shm.note(context.session, pid, processes)
     pids, network, port = [stat.pid for stat in tree], pid if tree else None, args.get("port")

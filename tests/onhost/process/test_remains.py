@@ -14,7 +14,9 @@ from typing import Any
 
 import pytest
 
+from orchestrator.onhost.agent.held.state import Context
 from orchestrator.onhost.agent.look import gpu
+from orchestrator.onhost.agent.ops_host import OPS
 from orchestrator.onhost.agent.proc import procfs
 from orchestrator.onhost.agent.proc.describe import describe
 from orchestrator.onhost.agent.server import process, remains, shm, twin
@@ -267,6 +269,9 @@ def test_workers_that_left_their_launcher(stage: Stage, tmp_path: Path, how):
     for pid, _ in (*found["tree"], *others["tree"]):
         stage.note(pid)
     assert [len(found["tree"]), len(others["tree"])] == [3, 3]
+    # Whoever watches the server's workers does not take them for gone.
+    looked, _ = OPS["life"](Context(str(tmp_path)), key_of(child.pid), b"")
+    assert [[p["pid"], p["start_time"]] for p in looked["processes"]] == found["tree"]
     value = stop(child, found)
     workers = [pid for pid, _ in found["tree"] if pid != child.pid]
     assert (value["stopped"], sorted(value["killed"])) == ([child.pid], sorted(workers))
