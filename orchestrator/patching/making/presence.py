@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
 
 import libcst as cst
 
@@ -50,6 +51,9 @@ def find_replaced(
     tells nothing by its form: such a place is done only where replacing would not change it. One of
     several statements tells it by all of them, in a row.
     """
+    inside = _find_nested(action, anchor, places)
+    if inside:
+        return inside
     pattern = _replacement(action)
     if pattern is None:
         run = _run(action)
@@ -60,6 +64,32 @@ def find_replaced(
     return [
         n for n in (p.statement.node for p in places) if named and match(pattern, n) is not None
     ]
+
+
+def _find_nested(action: Replace, anchor: str, places: Sequence[Place]) -> list[cst.CSTNode]:
+    """Places inside of the replacement, where that has the anchor's code in a body of its own, as
+    `if x:` around it has.
+    """
+    run = _run(action, least=1)
+    if run is None:
+        return []
+    wanted = parse_pattern(anchor)
+    nested = (s.node for s in walk_block(run, (), nested=True) if len(s.path) > 2)
+    if not any(match(wanted, node) is not None for node in nested):
+        return []
+    return [
+        place.statement.node
+        for place in places
+        if any(_stands_around(run, outer) for outer in _around(place.statement))
+    ]
+
+
+def _around(statement: Statement) -> Iterator[Statement]:
+    """The statements in which one stands, outermost first."""
+    path = statement.path
+    for number, (step, below) in enumerate(pairwise(path), 1):
+        if step.field == "body" and isinstance(below.node, cst.BaseCompoundStatement):
+            yield Statement(below.node, path[:number])
 
 
 def find_instead(
@@ -105,8 +135,8 @@ def _replacement(action: Replace) -> Pattern | None:
     return pattern if pattern.is_statement and not pattern.is_header else None
 
 
-def _run(action: Replace) -> cst.IndentedBlock | None:
-    """A replacement of several statements as a block that holds nothing else.
+def _run(action: Replace, least: int = 2) -> cst.IndentedBlock | None:
+    """A replacement of so many statements, or more, as a block that holds nothing else.
 
     `None` where it cannot be told how many statements it is, as with `$$$BODY` among them.
     """
@@ -115,7 +145,7 @@ def _run(action: Replace) -> cst.IndentedBlock | None:
     except UNREADABLE:
         return None
     row = _row(template)
-    if len(row) < 2 or any(run_of(node) is not None for node in row):
+    if len(row) < least or any(run_of(node) is not None for node in row):
         return None
     block = _block(row)
     return block if _names_something(block) else None

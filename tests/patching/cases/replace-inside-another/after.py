@@ -1,0 +1,5 @@
+def f(x):
+    with lock:
+        with lock:
+            x.pop()
+    return x

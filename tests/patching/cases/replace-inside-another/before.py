@@ -1,0 +1,5 @@
+def f(x):
+    with lock:
+        with mutex:
+            x.pop()
+    return x
