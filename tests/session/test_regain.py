@@ -118,19 +118,24 @@ def test_nothing_is_left_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_is_somebody_else_s_is_told() -> None:
     """A file that force has let go is not as it was: its host says so."""
     files = [
-        {"path": "/l.py", "state": "reverted", "why": "", "let_go": False},
-        {"path": "/i.py", "state": "reverted", "why": "other than before: inode", "let_go": False},
-        {"path": "/n.py", "state": "untouched", "why": "shared with k1", "let_go": False},
+        {"path": "/l.py", "state": "reverted", "why": "", "kept": ["/kept/1-l.py"]},
+        {"path": "/i.py", "state": "reverted", "why": "other than before: inode", "kept": []},
+        {"path": "/n.py", "state": "untouched", "why": "shared with k1", "kept": []},
+        {"path": "/d.py", "state": "drift", "why": "it was changed", "kept": ["/.d.py.orig"]},
         {
             "path": "/m.py",
             "state": "untouched",
             "why": "left as it is: the install was made anew",
             "let_go": True,
+            "kept": ["/kept/2-m.py"],
         },
     ]
     value = {"report": ["the lease ran out"], "files": files, "left": [], "server": None}
     assert tell_recovered(value) == [
         "the lease ran out",
+        "what stood in /l.py is kept as /kept/1-l.py",
+        "the original of /d.py is kept as /.d.py.orig",
+        "the original of /m.py is kept as /kept/2-m.py",
         "/i.py: other than before: inode",
         "/m.py: left as it is: the install was made anew",
     ]

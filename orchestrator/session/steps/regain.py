@@ -147,7 +147,8 @@ def find_differences(value: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def tell_recovered(value: Mapping[str, Any]) -> list[str]:
-    """What a guard did, what is not in all as it was, and what a `recover` left, each once.
+    """What a guard did, what is kept or not in all as it was, and what a `recover` left,
+    each once.
 
     Of what the guard had to leave only that is told which is left still.
     """
@@ -155,8 +156,8 @@ def tell_recovered(value: Mapping[str, Any]) -> list[str]:
     differences = find_differences(value)
     if differences:  # these are told with the state of the server
         done = [text.removesuffix(f" ({'; '.join(differences)})") for text in done]
-    apart = stages.tell_apart(value)
-    return list(dict.fromkeys([*done, *tell_lost(value), *apart, *value["left"]]))
+    files = [*stages.tell_kept(value), *stages.tell_apart(value)]
+    return list(dict.fromkeys([*done, *tell_lost(value), *files, *value["left"]]))
 
 
 def tell_lost(value: Mapping[str, Any]) -> list[str]:

@@ -196,12 +196,7 @@ def revert(*, force: bool = False) -> Act:
             raise _not_reverted(member.name, value["files"])
         if member.staged or member.swapped:
             member.state = name_state(value)
-        member.notes += [
-            f"what stood in {f['path']} is kept as {', '.join(f['kept'])}"
-            for f in value["files"]
-            if f["kept"]
-        ]
-        member.notes += tell_apart(value)
+        member.notes += [*tell_kept(value), *tell_apart(value)]
         return f"{len(value['files'])} files"
 
     return act
@@ -217,6 +212,16 @@ def name_state(value: Mapping[str, Any]) -> str:
         return "let go" if any(f.get("let_go") for f in value["files"]) else "reverted"
     bad = {f["state"] for f in value["files"]} - set(_BACK)
     return "drifted" if bad == {"drift"} else "patched"
+
+
+def tell_kept(value: Mapping[str, Any]) -> list[str]:
+    """Where the other version of each file is that somebody changed."""
+    what = {"drift": "the original of", "untouched": "the original of"}
+    return [
+        f"{what.get(f['state'], 'what stood in')} {f['path']} is kept as {', '.join(f['kept'])}"
+        for f in value["files"]
+        if f["kept"]
+    ]
 
 
 def tell_apart(value: Mapping[str, Any]) -> list[str]:
