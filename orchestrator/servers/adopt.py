@@ -75,8 +75,10 @@ def choose(candidates: Sequence[Public], sought: Sought) -> Public:
         wanted = f"with `--node-rank {rank}`"
         ranked = [c for c in candidates if _node_rank(c) == rank]
         found = prefer_ours([c for c in ranked if _nodes(c) in (None, sought.nodes)])
-        if not found and len(candidates) == 1 and _node_rank(candidates[0]) is None:
-            found = list(candidates)  # its rank may stand in a file or in its environment
+        # A rank may stand where we cannot read it; one that is not given is 0, and not ours.
+        unread = [c for c in candidates if "node_rank" in c["given"]["unknown"]]
+        if not found and len(candidates) == len(unread) == 1:
+            found = unread
         if len(found) > 1:
             found = [c for c in found if find_meeting(c) == sought.meeting] or found
     if len(found) == 1:

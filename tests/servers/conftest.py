@@ -67,7 +67,8 @@ if args.mode == "die":
 if args.mode == "deaf":  # as the nodes but the first of 0.5.23; its worker takes after it
     import signal, subprocess
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)", args.mode])
+    code = "from multiprocessing import util; import time; time.sleep(60)"
+    subprocess.Popen([sys.executable, "-c", code])
 class Server(socketserver.ThreadingTCPServer):
     allow_reuse_address = daemon_threads = True
     allow_reuse_port = args.mode == "share"

@@ -13,6 +13,7 @@ from orchestrator.errors import HostError
 from orchestrator.model.inventory import LaunchAdopt, LaunchCommand
 from orchestrator.onhost.agent.proc import procfs
 from orchestrator.onhost.agent.proc.describe import describe, with_command
+from orchestrator.servers.adopt import Sought, choose
 from orchestrator.servers.base import Life, find, make_description_args
 
 from .conftest import Bench, open_port
@@ -87,11 +88,20 @@ def test_other_ranks(agent, bench: Bench, port):
 
 
 def test_another_rank_without_a_flag(agent, bench: Bench, port):
-    """The only server of a host is that host's rank, wherever its rank is written."""
-    child = bench.run("--mode", "silent")
-    found = find(agent, bench.server(port), bench.install, bench.host, 1, 2)
-    assert found.description is not None
-    assert found.description["pid"] == child.pid
+    """The only server of a host is its rank where that cannot be read, and not where it is 0."""
+    asked = (agent, bench.server(port), bench.install, bench.host, 1, 2)
+    alone = bench.run("--mode", "silent")
+    assert refused(*asked)[:3] == (
+        "server-not-found",
+        f"no server of `{bench.package}` runs with `--node-rank 1`",
+        (seen(bench, alone.pid, None, "--mode", "silent"),),
+    )
+    alone.kill()
+    alone.wait(30)
+    renamed = bench.run("--mode", "title", *["--api-key", "room-for-a-title"])
+    (found,) = agent.call("find-servers", {"package": bench.package}).value
+    sought = Sought(bench.server(port), bench.install, bench.host, 1, 2)
+    assert choose([found], sought)["pid"] == renamed.pid
 
 
 def test_nothing_runs(agent, bench: Bench, port):
