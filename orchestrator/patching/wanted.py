@@ -36,9 +36,14 @@ from orchestrator.patching.making.edits import (
     make_insert,
     make_probe,
     parse_import,
+)
+from orchestrator.patching.making.presence import (
+    find_imports,
+    find_instead,
+    find_replaced,
+    is_decorated,
     stands_already,
 )
-from orchestrator.patching.making.presence import find_imports, find_instead, find_replaced
 from orchestrator.patching.making.removal import find_ours, find_taps
 from orchestrator.patching.making.replacing import make_replace
 from orchestrator.patching.scope.captures import sure_names
@@ -319,14 +324,25 @@ def _class_name(place: Place) -> str | None:
 
 
 def _refuse_inserted(source: Source, wanted: Wanted, places: Sequence[Place]) -> None:
-    action = wanted.edit.action
-    there = [p for p in places if isinstance(action, Insert) and stands_already(p, action)]
+    action, position = wanted.edit.action, wanted.anchor.position
+    if isinstance(action, Insert):
+        there = [p for p in places if stands_already(p, action, position)]
+    elif isinstance(action, Decorate):
+        there = [p for p in places if is_decorated(p, action)]
+    else:
+        return
     if not there:
         return
     kind = StandsAlreadyError if len(there) == len(places) else PatchError
     line = source.line_of(there[0].statement.node)
+    what = "the code to insert already stands"
+    where = {"start": "at the start of", "end": "at the end of"}.get(position)
+    if isinstance(action, Decorate):
+        what, where = "the decorator already stands", "above"
+    elif where is not None:
+        where = f"{where} `{there[0].scope}`, at"
     raise kind(
-        f"the code to insert already stands {there[0].side} line {line} of `{source.file}`",
+        f"{what} {where or there[0].side} line {line} of `{source.file}`",
         state="already there",
         span=wanted.anchor.span,
         file=source.file,

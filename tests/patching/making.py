@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from orchestrator.model.patch import Anchor, Edit, Insert, Patch, Probe
+from orchestrator.model.patch import Action, Anchor, Edit, Insert, Patch, Probe
 from orchestrator.patching.engine import Edited, edit_file
 from orchestrator.patching.wanted import Wanted
 
@@ -16,7 +16,7 @@ def make_anchor(position: str, code: str | None, scope: str | None = None, **mor
     return Anchor(FILE, scope, position, code, **more)
 
 
-def make_wanted(anchor: Anchor, action: Probe | Insert | None = None, site: str = "p.1") -> Wanted:
+def make_wanted(anchor: Anchor, action: Action | None = None, site: str = "p.1") -> Wanted:
     """One edit wanted at one anchor."""
     edit = Edit((anchor,), action or Probe(), site)
     patch = Patch(site.rsplit(".", 1)[0], "A test.", "sglang", "", (edit,))

@@ -13,7 +13,6 @@ from orchestrator.model.patch import Decorate, Import, Insert
 from orchestrator.patching.making.splice import Change
 from orchestrator.patching.making.taps import RUNTIME, make_tap, tap_code
 from orchestrator.patching.source import Source
-from orchestrator.patching.structure.match import same_code
 from orchestrator.patching.structure.place import Place, is_future
 from orchestrator.patching.structure.walk import Path, Statement, Step, docstring_of, walk_block
 from orchestrator.patching.unreadable import UNREADABLE
@@ -67,19 +66,24 @@ def _value_at(place: Place) -> tuple[Path, cst.BaseExpression] | None:
 
 def make_decorator(place: Place, action: Decorate) -> Made:
     """A decorator on a line of its own, the one that is applied first."""
-    try:
-        expression = cst.parse_expression(textwrap.dedent(action.code).strip().removeprefix("@"))
-    except UNREADABLE:
-        raise PatchError(
-            "the decorator cannot be parsed", state="parse", span=action.span
-        ) from None
-    node = cst.Decorator(expression)
+    node = parse_decorator(action)
     newline = newline_at(place)
     if newline is not None:
         changed = node.visit(_Newlines(newline))
         assert isinstance(changed, cst.Decorator)
         node = changed
     return Made(Change(place.statement.path, "decorate", (node,)), moves=True)
+
+
+def parse_decorator(action: Decorate) -> cst.Decorator:
+    """The decorator of an edit; raises `PatchError` with state `parse`."""
+    try:
+        expression = cst.parse_expression(textwrap.dedent(action.code).strip().removeprefix("@"))
+    except UNREADABLE:
+        raise PatchError(
+            "the decorator cannot be parsed", state="parse", span=action.span
+        ) from None
+    return cst.Decorator(expression)
 
 
 def _neighbour(statement: Statement, step: int) -> Path | None:
@@ -244,27 +248,6 @@ def make_imports(
 def _key(path: Path) -> tuple[int, str, int | None]:
     last = path[-1]
     return id(last.node), last.field, last.index
-
-
-def stands_already(place: Place, insert: Insert) -> bool:
-    """Whether the statements to insert stand at the place as they would after the edit."""
-    wanted = parse_insert(insert)
-    statement = place.statement
-    above = statement.path[:-1] if statement.is_small else statement.path
-    small = all_small(wanted)
-    if small is not None and _stand(statement.container, statement.index, place.side, small):
-        return True
-    index = above[-1].index
-    if index is None:
-        return False
-    return _stand(above[-1].node, index, place.side, wanted)
-
-
-def _stand(block: cst.CSTNode, index: int, side: str, wanted: Sequence[cst.CSTNode]) -> bool:
-    body: Sequence[cst.CSTNode] = getattr(block, "body", ())
-    start = index + 1 if side == "after" else index - len(wanted)
-    there = body[start : start + len(wanted)] if start >= 0 else ()
-    return len(there) == len(wanted) and all(map(same_code, wanted, there))
 
 
 def _small(code: str) -> cst.BaseSmallStatement:

@@ -8,7 +8,8 @@ from itertools import pairwise
 
 import libcst as cst
 
-from orchestrator.model.patch import Replace
+from orchestrator.model.patch import Decorate, Insert, Replace
+from orchestrator.patching.making.edits import parse_decorator, parse_insert
 from orchestrator.patching.making.replacing import fill
 from orchestrator.patching.source import Source
 from orchestrator.patching.structure.match import match, same_code
@@ -114,6 +115,33 @@ def find_instead(
     if not _names_something(pattern.node, skip):
         return []
     return [s.node for s in statements if match(pattern, s.node) is not None]
+
+
+def stands_already(place: Place, insert: Insert, position: str) -> bool:
+    """Whether the statements to insert stand at the place as they would after the edit.
+
+    At the `start` of a function, and at its `end`, they are then what stands there.
+    """
+    wanted = _row(cst.Module(parse_insert(insert)))
+    row, index = _row_of(place.statement)
+    if place.side == "after":
+        starts = [index + 1]
+        starts += [index + 1 - len(wanted)] if position in ("end", "return") else []
+    else:
+        starts = [index - len(wanted)]
+        starts += [index] if position == "start" else []
+    return any(
+        start >= 0
+        and len(row[start : start + len(wanted)]) == len(wanted)
+        and all(map(same_code, wanted, row[start : start + len(wanted)]))
+        for start in starts
+    )
+
+
+def is_decorated(place: Place, action: Decorate) -> bool:
+    """Whether the decorator that is applied first is the one that an edit brings."""
+    decorators: Sequence[cst.Decorator] = getattr(place.statement.node, "decorators", ())
+    return any(same_code(parse_decorator(action), last) for last in decorators[-1:])
 
 
 def find_imports(source: Source, node: cst.BaseSmallStatement) -> tuple[Statement, ...]:

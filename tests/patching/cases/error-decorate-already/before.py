@@ -1,0 +1,4 @@
+@outer
+@once(limit=3)
+def f(x):
+    return x

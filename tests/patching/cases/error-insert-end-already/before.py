@@ -1,0 +1,9 @@
+def f(x):
+    if x:
+        return x
+    y = g(x)
+    log(y)
+
+
+def g(x):
+    pass

@@ -1,0 +1,3 @@
+def f(x):
+    import z; z.log(x)
+    return x
