@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from orchestrator.errors import HostError
+from orchestrator.model.inventory import Host
 from orchestrator.session.hosts.member import Member
-from orchestrator.session.steps.lives import start
+from orchestrator.session.steps.lives import check_copy, start
 
 from .conftest import Bench
 from .ways import Way, open_driver, prepare
@@ -58,3 +60,31 @@ def test_a_start_command_that_leads_to_another_copy(
         assert member.life is not None
         bench.stage.note(member.life["pid"])
         driver.stop("debug")
+
+
+class Silent:
+    """An agent whose server's interpreter cannot be asked."""
+
+    def call(self, op: str, *args: Any, **options: Any) -> Any:
+        raise HostError("there is no interpreter `python`", host="gpu01", code=self.code)
+
+    def __init__(self, code: str) -> None:
+        self.code = code
+
+
+def test_an_interpreter_that_cannot_be_asked(bench: Bench, port):
+    """That is told, since nobody knows then which copy it is; a lost host is an error as ever."""
+    life, install = {"pid": 1, "start_time": 1}, {"package_dir": "/x"}
+
+    def member_with(code: str) -> Member:
+        agent: Any = Silent(code)
+        return Member(Host("gpu01"), 0, agent=agent, install=install, life=life)
+
+    member = member_with("no-interpreter")
+    check_copy(member, bench.server(port), bench.package)
+    assert member.notes == [
+        f"which `{bench.package}` its debug life imports is not known: there is no interpreter"
+        " `python`"
+    ]
+    with pytest.raises(HostError):
+        check_copy(member_with("lost"), bench.server(port), bench.package)
