@@ -244,7 +244,11 @@ def _find_known(before: Sequence[Record]) -> dict[tuple[str, int], str]:
     there = [r for r in before if r.kind != "import"]
     if not there:
         there = [r for r in before if is_scheduler(label_of_title(r.title))]
-    return {(r.host, r.pid): label_of_title(r.title) or f"pid {r.pid}" for r in there}
+    known: dict[tuple[str, int], str] = {}
+    for r in there:  # of a process that has just begun the title is not known yet
+        key = (r.host, r.pid)
+        known[key] = label_of_title(r.title) or known.get(key, f"pid {r.pid}")
+    return known
 
 
 def wait_for_answers(asked: Sequence[Asked], posed: Posed, timeout_s: float) -> list[Record]:

@@ -270,8 +270,14 @@ IMPORTED = [
     ("earlier", "known"),
     [
         (
-            [*IMPORTED, make_record("a", 10), make_record("a", 11, "skip")],
-            {("a", 10): "TP0", ("a", 11): "TP1"},
+            [
+                *IMPORTED,
+                make_record("a", 10),
+                replace(make_record("a", 10), title="python"),
+                make_record("a", 11, "skip"),
+                replace(make_record("a", 12), title="python"),
+            ],
+            {("a", 10): "TP0", ("a", 11): "TP1", ("a", 12): "pid 12"},
         ),
         (IMPORTED, {("a", 13): "TP3"}),
         (IMPORTED[1:], {}),

@@ -56,9 +56,10 @@ def record(site: Site, glob: Dict[str, Any], loc: Dict[str, Any], keys: Tuple[An
                 site.emitted -= 1
                 site.keys.discard(with_types(keys))
     if done and site.limit is not None and site.emitted >= site.limit:
-        spend(site, "limit of %d records reached" % site.limit)
+        spend(site, "limit of %s reached" % count_of(site.limit, "record"))
     elif done and site.unique and len(site.keys) >= site.max_keys:
-        spend(site, "%d distinct keys recorded" % site.max_keys if site.once_per else "")
+        keys_said = "%s recorded" % count_of(site.max_keys, "distinct key")
+        spend(site, keys_said if site.once_per else "")
 
 
 def reserve(site: Site, keys: Tuple[Any, ...]) -> bool:
@@ -219,7 +220,11 @@ def spend(site: Site, why: str) -> None:
         CUT.pop(site.name, None)
     if why:
         skipped = "".join(", %s %d" % pair for pair in sorted(site.skips.items()))
-        emit("spent", site.name, note="%s after %d hits%s" % (why, site.hits, skipped))
+        emit("spent", site.name, note="%s after %s%s" % (why, count_of(site.hits, "hit"), skipped))
+
+
+def count_of(number: int, noun: str) -> str:
+    return "%d %s%s" % (number, noun, "" if number == 1 else "s")
 
 
 def is_wrong_rank(site: Site) -> bool:
