@@ -248,16 +248,16 @@ def _keep_copy(planned: PlannedFile) -> None:
     with open(planned.path, "rb") as source, open(fd, "wb") as target, naming(planned.orig):
         shutil.copyfileobj(source, target)
         target.flush()
-        _make_original(planned, fd)
+        _make_original(planned, fd, strict=True)
 
 
-def _make_original(planned: PlannedFile, fd: int) -> None:
+def _make_original(planned: PlannedFile, fd: int, strict: bool) -> None:
     """Give a copy of the original all that the original had but its inode, durably."""
     seen = os.fstat(fd)
     if (seen.st_uid, seen.st_gid) != (planned.stat["uid"], planned.stat["gid"]):
         os.fchown(fd, planned.stat["uid"], planned.stat["gid"])
     os.fchmod(fd, planned.stat["mode"])
-    _copy_xattrs(planned.path, fd, strict=True)
+    _copy_xattrs(planned.path, fd, strict)
     os.utime(fd, ns=(planned.stat["mtime_ns"], planned.stat["mtime_ns"]))
     os.fsync(fd)
 
@@ -265,14 +265,16 @@ def _make_original(planned: PlannedFile, fd: int) -> None:
 def write_original(planned: PlannedFile, data: bytes) -> None:
     """Make a kept original anew, whole or not at all, by way of a name that every revert removes.
 
-    Its extended attributes are those of what stands at its place.
+    Not that of the staged bytes, which a late swap would take for them. Its extended attributes are
+    those of what stands at its place.
     """
-    fd = os.open(planned.new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    with naming(planned.new), open(fd, "wb") as file:
+    draft = probe_path(planned)
+    fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    with naming(draft), open(fd, "wb") as file:
         file.write(data)
         file.flush()
-        _make_original(planned, fd)
-    os.rename(planned.new, planned.orig)
+        _make_original(planned, fd, strict=False)
+    os.rename(draft, planned.orig)
     sync_dir(os.path.dirname(planned.orig))
 
 
