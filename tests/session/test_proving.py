@@ -8,6 +8,7 @@ from typing import Any, cast
 import pytest
 
 from orchestrator.agent.client import AgentClient, Reply
+from orchestrator.agent.frames import encode
 from orchestrator.diagnostics import render
 from orchestrator.errors import HostError
 from orchestrator.model.inventory import Host
@@ -34,7 +35,8 @@ class _HereAgent:
         self.older = older or {}
 
     def call(self, op: str, args: dict[str, Any], raw: bytes, timeout_s: float) -> Reply:
-        """What that interpreter says."""
+        """What that interpreter says of what a frame can hold."""
+        encode({"id": 1, "op": op, "args": args}, raw)
         value, _ = OPS[op](None, args, raw)
         for row in value["files"]:
             row["error"] = self.older.get(row["file"], row["error"])
@@ -88,6 +90,11 @@ def test_what_can_be_read_is_let_through() -> None:
             "expect": {"e": {"that": "1", "when": None}},
         }
     )
+
+
+def test_as_many_expressions_as_a_table_holds() -> None:
+    """Forty thousand short ones are within what one question to a host may be."""
+    check({**NOTHING, "capture": [{"name": f"{n}", "code": f"{n}"} for n in range(40_000)]})
 
 
 def test_syntax_that_is_too_new_is_told_with_its_version() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import sys
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from orchestrator.errors import HostError
@@ -23,28 +23,41 @@ def check_code(plan: Plan) -> Callable[[Member], None]:
 
     def act(member: Member) -> None:
         files = plan.of_host(member.name)
-        sites = {s.site for file in files for s in file.sites}
-        asked = [(site, text) for site in plan.table if site in sites
-                 for text in dict.fromkeys(_list_expressions(plan.table[site]))]  # fmt: skip
-        # As the runtime reads them, so that they may span lines.
-        codes = [*(f.after for f in files), *(f"({text}\n)".encode() for _, text in asked)]
-        names = [*(f.file for f in files), *(site for site, _ in asked)]
-        args = {
-            "python": member.install["python"],
-            "files": [{"file": n, "size": len(c)} for n, c in zip(names, codes, strict=True)],
-        }
-        reply = member.channel.call("check-code", args, b"".join(codes), timeout_s=LOOK_S)
-        errors = [row["error"] for row in reply.value["files"]]
-        number = next((n for n, error in enumerate(errors) if error), None)
-        if number is None:
-            return
-        what = f"the patched `{names[number]}`"
-        if number >= len(files):
-            site, text = asked[number - len(files)]
-            what = f"`{text}` of the probe `{site}`"
-        raise _refusal(member, what, codes[number], errors[number])
+        sites = dict.fromkeys(s.site for file in files for s in file.sites if s.site in plan.table)
+        texts = {site: tuple(dict.fromkeys(_list_expressions(plan.table[site]))) for site in sites}
+        # One piece for each site: with one for each expression the list of them may be too long.
+        codes = [(f.file, f.after) for f in files]
+        codes += [(site, _join(expressions)) for site, expressions in texts.items()]
+        for number, ((name, code), error) in enumerate(_compile(member, codes)):
+            if error is None:
+                continue
+            if number < len(files):
+                raise _refusal(member, f"the patched `{name}`", code, error)
+            each = [(text, _join([text])) for text in texts[name]]
+            for (text, one), why in _compile(member, each):
+                if why is not None:
+                    raise _refusal(member, f"`{text}` of the probe `{name}`", one, why)
+            raise _refusal(member, f"an expression of the probe `{name}`", code, error)
 
     return act
+
+
+def _compile(
+    member: Member, codes: Sequence[tuple[str, bytes]]
+) -> list[tuple[tuple[str, bytes], str | None]]:
+    """Each piece of code, which come by name, and what the host's interpreter has against it."""
+    args = {
+        "python": member.install["python"],
+        "files": [{"file": name, "size": len(code)} for name, code in codes],
+    }
+    raw = b"".join(code for _, code in codes)
+    reply = member.channel.call("check-code", args, raw, timeout_s=LOOK_S)
+    return list(zip(codes, (row["error"] for row in reply.value["files"]), strict=True))
+
+
+def _join(expressions: Sequence[str]) -> bytes:
+    """As the runtime reads them, so that each may span lines."""
+    return "".join(f"({text}\n)\n" for text in expressions).encode()
 
 
 def _list_expressions(entry: Mapping[str, Any]) -> Iterator[str]:
