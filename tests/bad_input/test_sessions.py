@@ -169,7 +169,7 @@ def test_disk_of_the_runs_is_full(project: Project, sgldbg: Run) -> None:
 @on_single
 def test_server_dies_at_start(project: Project, sgldbg: Run) -> None:
     """The patched server does not start: its last lines are shown, the original runs again."""
-    project.replace("session.yaml", "--disable-cuda-graph", "--no-such-flag")
+    project.replace("session.yaml", "[--disable", "[--no-such-flag, --disable")
     ran = sgldbg(project, "run", "session.yaml")
     check(ran, "dies-at-start", 6)
 
@@ -177,7 +177,7 @@ def test_server_dies_at_start(project: Project, sgldbg: Run) -> None:
 @on_single
 def test_server_never_ready(project: Project, sgldbg: Run) -> None:
     """The patched server waits for a node that never comes: it is given up and undone."""
-    project.replace("session.yaml", "--disable-cuda-graph", "--nnodes, '2'")
+    project.replace("session.yaml", "[--disable", "[--nnodes, '2', --disable")
     project.replace("inventory.yaml", "timeout: 30s", "timeout: 6s")
     ran = sgldbg(project, "run", "session.yaml")
     check(ran, "never-ready", 6)

@@ -91,5 +91,5 @@ def test_nothing_but_the_lock_is_left(
         "hint: start its server by hand: how it ran was only written in the lost directory"
     )
     assert single.files == single.cluster.snapshot()
-    assert single.leftovers() == []
+    single.assert_nothing_left()
     assert call(monkeypatch, "status", *inventory).out == "demo-0: nothing is left\n"

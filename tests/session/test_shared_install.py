@@ -39,7 +39,7 @@ def test_a_session_on_a_shared_install(
     first, second = one_install.cluster.hosts
     names = [name for _, _, files in os.walk(first.site) for name in files]
     assert not [name for name in names if "sgldbg" in name]
-    assert one_install.leftovers() == []
+    one_install.assert_nothing_left()
     subprocess.run(["umount", "-l", str(second.site)], check=True)
     one_install.assert_as_before()
     subprocess.run(["mount", "--bind", str(first.site), str(second.site)], check=True)

@@ -141,16 +141,24 @@ class World:
 
     def assert_as_before(self) -> None:
         """Files, servers and tokens as they were, nothing left; agents need a moment to leave."""
-        deadline = time.monotonic() + WAIT_S
-        while found := self.find_differences():
-            if time.monotonic() > deadline:
-                raise AssertionError("\n".join(found))
-            time.sleep(0.05)
+        _wait_for_none(self.find_differences)
+
+    def assert_nothing_left(self) -> None:
+        """No directory and no process of a session; agents need a moment to leave."""
+        _wait_for_none(self.leftovers)
 
     def forget_ended(self) -> None:
         """Drop the journals of ended sessions, so that one test does not see another's."""
         for name in self.names:
             shutil.rmtree(self.state_dir(name) / "ended", ignore_errors=True)
+
+
+def _wait_for_none(find: Callable[[], list[str]]) -> None:
+    deadline = time.monotonic() + WAIT_S
+    while found := find():
+        if time.monotonic() > deadline:
+            raise AssertionError("\n".join(found))
+        time.sleep(0.05)
 
 
 def _differences(
