@@ -105,9 +105,10 @@ def test_what_is_left_is_told_whatever_an_install_does(
         ({}, [], []),
         ({"servers": [{"pid": 7}, {"pid": 8}]}, ["/7/sglang", "/8/sglang"], []),
         ({"servers": [{"pid": 7}, {"pid": 8}], 7: GONE}, ["/8/sglang"], []),
+        ({"servers": [{"pid": 7}, {"pid": 8}], 7: SLOW}, ["/8/sglang"], [NOTE]),
         ({"servers": SLOW}, [], [NOTE]),
     ],
-    ids=["none runs", "two", "one that ends", "no answer"],
+    ids=["none runs", "two", "one that ends", "one without an answer", "no answer"],
 )
 def test_an_install_without_an_interpreter_is_where_its_servers_run(
     monkeypatch: pytest.MonkeyPatch, answers: Any, packages: list[str], notes: list[str]
@@ -121,6 +122,19 @@ def test_an_install_without_an_interpreter_is_where_its_servers_run(
     found = (KNOWN, HIDDEN) if packages else (KNOWN,)
     assert (agent.packages, list(contacts[0].sessions)) == (packages, list(found))
     assert list_notes(contacts) == notes
+
+
+def test_an_install_whose_interpreter_alone_does_not_find_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The environment of a server that runs leads to it: PYTHONPATH, say."""
+    agent = Agent({"python3": ABSENT, "servers": [{"pid": 7}]})
+    monkeypatch.setattr(contact, "open_agent", lambda *args, **kwargs: agent)
+    installs = {"slow": Install("slow", "python3", "sglang")}
+    book = replace(BOOK, installs=installs, servers={"slow": BOOK.servers["slow"]})
+    contacts = open_contacts(cast("Transport", None), [Host("h")], book)
+    assert agent.packages == ["/7/sglang"]
+    assert list(contacts[0].sessions) == [KNOWN, HIDDEN]
 
 
 def test_an_install_that_only_a_command_leads_to(monkeypatch: pytest.MonkeyPatch) -> None:

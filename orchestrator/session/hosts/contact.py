@@ -105,12 +105,11 @@ def _look_beside(
     with ThreadPoolExecutor(min(_THREADS, len(installs)), "sgldbg-locate") as pool:
         found = list(pool.map(lambda sought: _find_packages(agent, sought), installs))
     notes = [
-        f"beside install `{sought.install.name}` no lost session was sought: {one.message}"
-        for sought, one in zip(installs, found, strict=True)
-        if isinstance(one, HostError)
+        f"beside install `{sought.install.name}` no lost session was sought: {failure.message}"
+        for sought, (_, failure) in zip(installs, found, strict=True)
+        if failure is not None
     ]
-    named = [path for one in found if not isinstance(one, HostError) for path in one]
-    packages = list(dict.fromkeys(named))
+    packages = list(dict.fromkeys(path for paths, _ in found for path in paths))
     if not packages:
         return known, notes
     try:
@@ -121,26 +120,34 @@ def _look_beside(
         return known, [*notes, f"no lost session was sought: {error.message}"]
 
 
-def _find_packages(agent: AgentClient, sought: _Sought) -> list[str] | HostError:
-    """Where an install stands, or why its interpreter did not say so in time.
+def _find_packages(agent: AgentClient, sought: _Sought) -> tuple[list[str], HostError | None]:
+    """Where an install stands, and why some interpreter did not say so in time.
 
-    Where the inventory names none, those of its servers that run say it, a debug life among them,
-    and while none does, what its commands would run in their own environment and directory.
-    One that is not there is no matter here: `sgldbg hosts` tells of it.
+    Those of its servers that run say it as well, a debug life among them, since their environment
+    may lead elsewhere; and while none does, what its commands would run in their own environment
+    and directory. One that is not there is no matter here: `sgldbg hosts` tells of it.
     """
+    install = sought.install
     try:
-        install = sought.install
-        asks: list[Mapping[str, Any]] = [{"python": install.python, "pid": None}]
-        if install.python is None:
-            asked = {"package": install.package}
-            running = agent.call("find-servers", asked, timeout_s=_LOCATE_S).value
-            asks = [{"python": None, "pid": one["pid"]} for one in running]
-        asks += sought.commands
-        return [path for one in asks for path in _locate(agent, install.package, one)]
+        asked = {"package": install.package}
+        running = agent.call("find-servers", asked, timeout_s=_LOCATE_S).value
     except HostError as error:
         if error.code == "lost":
             raise
-        return error
+        return [], error
+    asks: list[Mapping[str, Any]] = [{"python": None, "pid": one["pid"]} for one in running]
+    if install.python is not None:
+        asks.insert(0, {"python": install.python, "pid": None})
+    found: list[str] = []
+    failure = None
+    for one in [*asks, *sought.commands]:
+        try:
+            found += _locate(agent, install.package, one)
+        except HostError as error:
+            if error.code == "lost":
+                raise
+            failure = error
+    return found, failure
 
 
 def _locate(agent: AgentClient, package: str, asked: Mapping[str, Any]) -> list[str]:
