@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
+
+# The note with which a probe says that its rank is not among `ranks`; see record.md.
+_NOT_ASKED = re.compile(r"rank \d+ is not asked")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +45,11 @@ class Record:
     def patch(self) -> str:
         """The patch that the site belongs to."""
         return self.site.rsplit(".", 1)[0]
+
+    @property
+    def is_left_out(self) -> bool:
+        """Whether it only says that its worker is not among the `ranks` that are asked."""
+        return self.kind == "skip" and _NOT_ASKED.fullmatch(self.note) is not None
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -47,6 +47,7 @@ class Question:
             **old,
             "capture": [{"name": c.name, "code": c.expression} for c in self.capture],
             "once_per": [c.expression for c in self.once_per],
+            "max_keys": self.limit or self.probe().max_keys,
             "limit": self.limit,
             "every": 1,
             "rate_per_s": None,
@@ -204,7 +205,8 @@ class Posed:
 
     `known` are the processes that have reached it before, as host and pid, with their labels; as
     long as none has, the schedulers that imported it. An import alone does not make one a worker:
-    SGLang's main process imports the scheduler's module and never runs it.
+    SGLang's main process imports the scheduler's module and never runs it. Nor does it count whose
+    rank is not asked.
     """
 
     site: str
@@ -217,7 +219,7 @@ class Posed:
 
     def missing(self, records: Sequence[Record]) -> list[str]:
         """Those of them without an answer, like `demo-0 TP1`."""
-        answered = {(r.host, r.pid) for r in records if _is_answer(r)}
+        answered = {(r.host, r.pid) for r in records if _is_answer(r) or r.is_left_out}
         return [f"{k[0]} {label}" for k, label in sorted(self.known.items()) if k not in answered]
 
 
@@ -241,9 +243,11 @@ def put_question(asked: Sequence[Asked], question: Question) -> Posed:
 
 
 def _find_known(before: Sequence[Record]) -> dict[tuple[str, int], str]:
-    there = [r for r in before if r.kind != "import"]
+    left_out = {(r.host, r.pid) for r in before if r.is_left_out}
+    asked = [r for r in before if (r.host, r.pid) not in left_out]
+    there = [r for r in asked if r.kind != "import"]
     if not there:
-        there = [r for r in before if is_scheduler(label_of_title(r.title))]
+        there = [r for r in asked if is_scheduler(label_of_title(r.title))]
     known: dict[tuple[str, int], str] = {}
     for r in there:  # of a process that has just begun the title is not known yet
         key = (r.host, r.pid)

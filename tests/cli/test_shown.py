@@ -14,6 +14,7 @@ from orchestrator.cli.job import open_run
 from orchestrator.diagnostics import render
 from orchestrator.errors import DiskError
 from orchestrator.model.record import Record, Verdict
+from orchestrator.session.asking import Question
 from orchestrator.session.kept.ending import Ending
 
 ATTACK = "\x1b]0;title\x07\nINJECTED"
@@ -37,7 +38,7 @@ def make_record() -> Record:
 
 def test_an_answer_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     """Captured text may come from anybody's prompt."""
-    _show([make_record()], as_json=False)
+    _show([make_record()], Question("p.1", ()), as_json=False)
     said = capsys.readouterr().out
     assert said.count("\n") == 1
     assert not set("\x1b\x07") & set(said)

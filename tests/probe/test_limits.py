@@ -172,6 +172,13 @@ ALIKE = {
     "function": ["len", "print", "len"],
     "number of numpy's": ["int64(1)", "int64(2)", "int64(1)"],
     "numbers of numpy's": ["[int64(1)]", "[int64(2)]", "[int64(1)]"],
+    "long number of numpy's": ["longdouble(1)", "'1.25'", "longdouble(1)"],
+    "long numbers": ["(2 ** 300,)", "(2 ** 300 + 1,)", "(2 ** 300,)"],
+    "dates": [
+        "datetime.date(2026, 1, 1)",
+        "datetime.date(2026, 1, 2)",
+        "datetime.date(2026, 1, 1)",
+    ],
     "range": ["range(3)", "range(4)", "range(3)"],
     "slice": ["slice(3)", "slice(4)", "slice(3)"],
     "complex": ["1j", "2j", "1j"],
@@ -189,12 +196,17 @@ ALIKE = {
 
 
 NAMES = """
-import collections, enum
+import collections, datetime, enum
 class Flag(enum.Flag): A, B, C = 1, 2, 4
-class int64:
+class generic: __module__ = "numpy"
+class int64(generic):
     __module__ = "numpy"
     def __init__(self, number): self.number = number
     def item(self): return self.number
+class longdouble(int64):
+    __module__ = "numpy"
+    def item(self): return self
+    def __str__(self): return "1.25"
 """
 
 

@@ -10,7 +10,7 @@ import pytest
 from tests.probe.workshop import Workshop
 
 HOSTILE = """
-import collections, enum
+import collections, datetime, enum
 class Evil:
     def __repr__(self): raise SystemExit("repr")
     __str__ = __bool__ = __len__ = __iter__ = __hash__ = __eq__ = __repr__
@@ -25,7 +25,8 @@ class Meta(type):
     @property
     def shape(cls): raise SystemExit("shape")
 class Odd(metaclass=Meta): pass
-class int64:
+class generic: __module__ = "numpy"
+class int64(generic):
     __module__ = "numpy"
     def __init__(self, number): self.number = number
     def item(self): return self.number
@@ -35,6 +36,9 @@ class longdouble(int64):
     def __str__(self): return "1.25"
 class ndarray:
     __module__ = "numpy"; shape = (2, 3); dtype = "int64"
+class memmap(ndarray):
+    __module__ = "numpy"
+    def item(self): raise ValueError("of one element only")
 class Meets:
     def way(self): pass
 class Mode(enum.IntEnum):
@@ -83,8 +87,9 @@ CASES: dict[str, Any] = {
     "Meets().way": {"t": "method", "text": "<function __main__.Meets.way>"},
     "int64(5)": 5,
     "longdouble(5)": "1.25",
-    "(int64(5), [int64(6.5)], longdouble(7))": {"t": "tuple", "text": "(5, [6.5], '1.25')"},
-    "[ndarray()]": {"t": "list", "text": "[array(2, 3)]"},
+    "(int64(5), [int64(6.5)], longdouble(7))": {"t": "tuple", "text": "(5, [6.5], 1.25)"},
+    "[ndarray(), memmap()]": {"t": "list", "text": "[array(2, 3), array(2, 3)]"},
+    "datetime.date(2026, 1, 2)": {"t": "date", "text": "2026-01-02"},
     "3 + 4j": {"t": "complex", "text": "(3+4j)"},
     "range(2, 9)": {"t": "range", "text": "range(2, 9, 1)"},
     "slice(None, int64(4))": {"t": "slice", "text": "slice(None, 4, None)"},

@@ -223,7 +223,10 @@ class _HereAgent:
 def make_record(host: str, pid: int, kind: str = "hit", generation: int = 1) -> Record:
     """A record of the site by a scheduler whose rank is its pid's last digit."""
     title = f"sglang::scheduler_TP{pid % 10}"
-    return Record("s", kind, SITE, host, pid, title, 1, "armed", 0.0, 0.0, generation=generation)
+    kind, note = ("skip", "rank 1 is not asked") if kind == "left out" else (kind, "")
+    return Record(
+        "s", kind, SITE, host, pid, title, 1, "armed", 0.0, 0.0, note=note, generation=generation
+    )
 
 
 @pytest.mark.parametrize(
@@ -234,6 +237,8 @@ def make_record(host: str, pid: int, kind: str = "hit", generation: int = 1) -> 
         ([("a", 10), ("b", 11)], [("a", 10, "hit"), ("b", 10, "hit")], ["b TP1"], False),
         ([("a", 10), ("b", 11)], [("a", 10, "hit"), ("b", 11, "skip")], ["b TP1"], False),
         ([("a", 10), ("b", 11)], [("b", 11, "error"), ("a", 10, "hit")], [], True),
+        ([("a", 10), ("b", 11)], [("a", 10, "hit"), ("b", 11, "left out")], [], True),
+        ([("a", 10), ("b", 11)], [("b", 11, "left out")], ["a TP0"], False),
         ([], [("a", 10, "skip")], [], False),
         ([], [("a", 10, "hit")], [], True),
     ],
@@ -279,7 +284,9 @@ IMPORTED = [
             ],
             {("a", 10): "TP0", ("a", 11): "TP1", ("a", 12): "pid 12"},
         ),
+        ([*IMPORTED, make_record("a", 13, "left out"), make_record("a", 14)], {("a", 14): "TP4"}),
         (IMPORTED, {("a", 13): "TP3"}),
+        ([*IMPORTED, make_record("a", 13, "left out")], {}),
         (IMPORTED[1:], {}),
     ],
 )

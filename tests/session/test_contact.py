@@ -124,11 +124,18 @@ def test_an_install_without_an_interpreter_is_where_its_servers_run(
     assert list_notes(contacts) == notes
 
 
+GIVEN = {"values": {}, "unknown": []}
+RUNNING = [
+    {"pid": 7, "given": GIVEN, "ports": [1], "listening": [["127.0.0.1", 1]]},
+    {"pid": 8, "given": GIVEN, "ports": [2], "listening": [["127.0.0.1", 2]]},
+]
+
+
 def test_an_install_whose_interpreter_alone_does_not_find_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The environment of a server that runs leads to it: PYTHONPATH, say."""
-    agent = Agent({"python3": ABSENT, "servers": [{"pid": 7}]})
+    """The environment of its server leads to it, as by PYTHONPATH; no other server is asked."""
+    agent = Agent({"python3": ABSENT, "servers": RUNNING})
     monkeypatch.setattr(contact, "open_agent", lambda *args, **kwargs: agent)
     installs = {"slow": Install("slow", "python3", "sglang")}
     book = replace(BOOK, installs=installs, servers={"slow": BOOK.servers["slow"]})

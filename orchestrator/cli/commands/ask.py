@@ -109,7 +109,7 @@ def command(
         raise
     finally:
         close_contacts(contacts)
-    _show(found, as_json=as_json)
+    _show(found, question, as_json=as_json)
     for worker in missing if found else ():
         say(f"note: no answer of {worker} came in time")
     if lease and any(one.left["controller"] == "kept" for one in asked):
@@ -166,13 +166,15 @@ def _exercise(one: asking.Asked, server: Server, session: Session, package: str)
             say(f"warning: {response.method} {response.path}: {response.error}")
 
 
-def _show(records: Sequence[Record], *, as_json: bool) -> None:
+def _show(records: Sequence[Record], question: asking.Question, *, as_json: bool) -> None:
     if as_json:
         show_json([asdict(r) for r in records])
         return
     for record in records:
         worker = label_of_title(record.title) or f"pid {record.pid}"
         values = [value_text(name, value) for name, value in record.values.items()]
+        keys = zip(question.once_per, record.keys, strict=False)  # a skip may have none
+        values += [value_text(c.name, key) for c, key in keys if c.name not in record.values]
         values += [f"{name}: {text}" for name, text in record.errors.items()]
         note = f"({record.note})" if record.note else ""
         # Captured text may come from a user's prompt: one line, and nothing for the terminal.

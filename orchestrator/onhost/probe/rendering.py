@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import datetime
 import enum
 import hashlib
 import itertools
@@ -37,6 +38,8 @@ CONTAINERS: Tuple[Tuple[Any, str, str], ...] = (
     (type({}.values()), "values[", "]"),
     (type({}.items()), "items[", "]"),
 )
+TIMES = frozenset([datetime.date, datetime.time, datetime.datetime, datetime.timedelta])
+OF_PYTHON = frozenset([int, float, complex, bool, str, bytes])
 FUNCTIONS = (types.FunctionType, types.BuiltinFunctionType)
 
 
@@ -64,7 +67,8 @@ def show(value: Any) -> Any:
     if enum.Enum in kind.__mro__:
         return {"t": "enum", "text": text_of(value)}
     if is_scalar(kind):
-        return show(plain_of(value))
+        plain = plain_of(value)
+        return show(str(plain) if type(plain) is Key else plain)
     if is_array(kind):
         shape = [int(size) for size in value.shape]
         dtype = str(getattr(value, "dtype", ""))[:40]
@@ -74,19 +78,26 @@ def show(value: Any) -> Any:
 
 def is_scalar(kind: type) -> bool:
     """One of numpy's own numbers, which are no numbers of Python's."""
-    return kind.__module__ == "numpy" and kind.__name__ != "ndarray" and hasattr(kind, "item")
+    return is_of_numpy(kind, "generic")
 
 
 def plain_of(scalar: Any) -> Any:
-    """Python's number of the same value; a `longdouble` has none and is named by its text."""
+    """Python's number of the same value; of what has none, a `longdouble` or a date, its `Key`."""
     plain = scalar.item()
-    return plain if type(plain) is not type(scalar) else str(scalar)
+    return plain if type(plain) in OF_PYTHON else Key(str(scalar))
+
+
+def is_of_numpy(kind: type, base: str) -> bool:
+    """By the types alone; a subclass of somebody else's may run code of theirs."""
+    if kind.__module__ != "numpy":
+        return False
+    return any(one.__module__ == "numpy" and one.__name__ == base for one in kind.__mro__)
 
 
 def is_array(kind: type) -> bool:
     """Array-likes by their class; beside torch only numpy's, since others may be lazy handles."""
     if kind.__module__ == "numpy":
-        return kind.__name__ == "ndarray"
+        return is_of_numpy(kind, "ndarray")
     return "torch" not in sys.modules and hasattr(kind, "shape") and not issubclass(kind, type)
 
 
@@ -118,18 +129,25 @@ def render(value: Any, limits: Limits, depth: int, left: List[int]) -> str:
         return "%s.%s" % (kind.__name__, name)
     if int in kind.__mro__:
         bits = int.bit_length(value)
-        return int.__repr__(value) if bits < 256 else "int of %d bits" % bits
+        if bits < 256:
+            return int.__repr__(value)
+        # Decimal digits of a large one take long; Python refuses to make too many of them.
+        most = limits.text if limits is WHOLE else 0
+        return "int of %d bits%s" % (bits, int.__format__(value, "x")[:most])
     if float in kind.__mro__:
         return float.__repr__(value)
     for base in (str, bytes, bytearray):
         if base in kind.__mro__:
             start = base.__getitem__(value, slice(0, limits.text))
             return repr(start) + ("..." if base.__len__(value) > limits.text else "")
-    if is_tensor(kind) or (kind.__module__ == "numpy" and kind.__name__ == "ndarray"):
+    if is_tensor(kind) or is_of_numpy(kind, "ndarray"):
         noun = "tensor" if is_tensor(kind) else "array"
         return "%s(%s)" % (noun, ", ".join(str(int(size)) for size in value.shape))
     if is_scalar(kind):
-        return render(plain_of(value), limits, depth, left)
+        plain = plain_of(value)
+        return str(plain) if type(plain) is Key else render(plain, limits, depth, left)
+    if kind in TIMES and getattr(value, "tzinfo", None) is None:  # a zone may be the server's
+        return str(value)
     if kind.__module__ == "torch" and kind.__name__ in ("dtype", "device", "layout"):
         return str(value)
     if depth < limits.depth and left[0] > 0:

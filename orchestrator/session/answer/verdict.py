@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -16,8 +15,6 @@ from orchestrator.session.answer.evidence import Question, weigh
 from orchestrator.session.steps.graphs import ADVICE
 
 _EVERY = "every worker"
-# The note with which a probe says that its rank is not among `ranks`; see record.md.
-_NOT_ASKED = re.compile(r"rank \d+ is not asked$")
 
 
 def enough(session: Session, records: Sequence[Record], workers: Sequence[Worker]) -> bool:
@@ -124,7 +121,7 @@ def needed_workers(
     if not imported or imported & set(schedulers):
         # One without a label may be a scheduler that has no title yet.
         needed |= {*schedulers, *(k for k in imported if known[k].label.startswith("pid "))}
-    left_out = {(r.host, r.pid) for r in mine if r.kind == "skip" and _NOT_ASKED.match(r.note)}
+    left_out = {(r.host, r.pid) for r in mine if r.is_left_out}
     needed -= left_out - set(_armed_hits(patch, records))
     return tuple(sorted(known[key] for key in needed or imported - left_out))
 

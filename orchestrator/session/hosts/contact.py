@@ -12,14 +12,12 @@ from orchestrator.agent.client import AgentClient
 from orchestrator.agent.ship import open_agent
 from orchestrator.diagnostics import fold_hosts, make_visible
 from orchestrator.errors import FleetError, HostError, OrchestratorError
-from orchestrator.model.inventory import Host, Install, Inventory, LaunchCommand
+from orchestrator.model.inventory import Host, Inventory
 from orchestrator.model.outcome import Outcome
-from orchestrator.servers.life import for_host
+from orchestrator.session.hosts.seeking import list_places, list_sessions, look_beside
 from orchestrator.transport.base import Transport
 
 _CONNECT_S = 20.0
-# An interpreter says in a tenth of a second where a package lies; one on a mount that hangs never.
-_LOCATE_S = 10.0
 _THREADS = 32
 
 
@@ -48,11 +46,11 @@ def open_contacts(
         agent = None
         try:
             agent = open_agent(transport, host, timeout_s=_CONNECT_S)
-            sessions = _list_sessions(agent, [])
+            sessions = list_sessions(agent, [])
             notes: list[str] = []
-            installs = _list_sought(host, inventory)
-            if installs:
-                sessions, notes = _look_beside(agent, installs, sessions)
+            places = list_places(host, inventory)
+            if places:
+                sessions, notes = look_beside(agent, places, sessions)
         except HostError as error:
             if agent is not None:
                 agent.close()
@@ -63,103 +61,6 @@ def open_contacts(
         return []
     with ThreadPoolExecutor(min(_THREADS, len(hosts)), "sgldbg-contact") as pool:
         return list(pool.map(reach, hosts))
-
-
-def _list_sessions(agent: AgentClient, packages: Sequence[str]) -> tuple[Mapping[str, Any], ...]:
-    return tuple(agent.call("status", {"packages": packages}).value["sessions"])
-
-
-@dataclass(frozen=True, slots=True)
-class _Sought:
-    """An install of a host, and in which surroundings commands of the inventory import it."""
-
-    install: Install
-    commands: tuple[Mapping[str, Any], ...]
-
-
-def _list_sought(host: Host, inventory: Inventory | None) -> list[_Sought]:
-    """The installs of a host, each once."""
-    if inventory is None:
-        return []
-    commands: dict[str, list[Mapping[str, Any]]] = {}
-    for server in inventory.servers.values():
-        if host.name not in server.hosts:
-            continue
-        asked = commands.setdefault(server.install, [])
-        if isinstance(server.launch, LaunchCommand):
-            rank, nodes = server.hosts.index(host.name), len(server.hosts)
-            life = for_host(server.launch, host, rank, nodes)
-            python = inventory.installs[server.install].python or life.argv[0]
-            around = {"env": dict(life.env_set), "cwd": life.cwd, "program": life.argv[0]}
-            asked.append({"python": python, "pid": None, **around})
-    return [_Sought(inventory.installs[n], tuple(asked)) for n, asked in commands.items()]
-
-
-def _look_beside(
-    agent: AgentClient, installs: Sequence[_Sought], known: tuple[Mapping[str, Any], ...]
-) -> tuple[tuple[Mapping[str, Any], ...], list[str]]:
-    """The sessions of a host with those that only an install tells of, and what hindered the look.
-
-    `known` are those that the host knows without it. All installs are asked for at once.
-    """
-    with ThreadPoolExecutor(min(_THREADS, len(installs)), "sgldbg-locate") as pool:
-        found = list(pool.map(lambda sought: _find_packages(agent, sought), installs))
-    notes = [
-        f"beside install `{sought.install.name}` no lost session was sought: {failure.message}"
-        for sought, (_, failure) in zip(installs, found, strict=True)
-        if failure is not None
-    ]
-    packages = list(dict.fromkeys(path for paths, _ in found for path in paths))
-    if not packages:
-        return known, notes
-    try:
-        return _list_sessions(agent, packages), notes
-    except HostError as error:
-        if error.code == "lost":
-            raise
-        return known, [*notes, f"no lost session was sought: {error.message}"]
-
-
-def _find_packages(agent: AgentClient, sought: _Sought) -> tuple[list[str], HostError | None]:
-    """Where an install stands, and why some interpreter did not say so in time.
-
-    Those of its servers that run say it as well, a debug life among them, since their environment
-    may lead elsewhere; and while none does, what its commands would run in their own environment
-    and directory. One that is not there is no matter here: `sgldbg hosts` tells of it.
-    """
-    install = sought.install
-    try:
-        asked = {"package": install.package}
-        running = agent.call("find-servers", asked, timeout_s=_LOCATE_S).value
-    except HostError as error:
-        if error.code == "lost":
-            raise
-        return [], error
-    asks: list[Mapping[str, Any]] = [{"python": None, "pid": one["pid"]} for one in running]
-    if install.python is not None:
-        asks.insert(0, {"python": install.python, "pid": None})
-    found: list[str] = []
-    failure = None
-    for one in [*asks, *sought.commands]:
-        try:
-            found += _locate(agent, install.package, one)
-        except HostError as error:
-            if error.code == "lost":
-                raise
-            failure = error
-    return found, failure
-
-
-def _locate(agent: AgentClient, package: str, asked: Mapping[str, Any]) -> list[str]:
-    args = {**asked, "package": package}
-    try:
-        value = agent.call("locate", args, timeout_s=_LOCATE_S).value
-        copies = [value, value.get("other") or value]
-        return list(dict.fromkeys(str(one["package_dir"]) for one in copies))
-    except HostError as error:
-        if error.code in ("no-interpreter", "not-installed", "gone"):
-            return []
-        raise
 
 
 def is_abroad(left: Mapping[str, Any]) -> bool:
