@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
 from orchestrator.onhost.agent import ops_host
@@ -77,6 +79,36 @@ def test_one_that_was_started_on_planned_bytes(place):
     assert lease.end(early)
     value = place.recover()
     assert (value["left"], place.originals()) == ([], [value["server"]["pid"]])
+
+
+@pytest.mark.parametrize("who", ["force", "somebody"])
+def test_one_that_was_given_back_while_a_file_had_drifted(place, who):
+    """It runs that file: once the original is back, by whomever, it is started anew, and only once.
+
+    Until then it is left alone, since the file is somebody else's.
+    """
+    main = place.start_server()
+    context = place.begin()
+    stage(place, context)
+    op(context, "describe-server", **main.as_json())
+    op(context, "stop-server", which="original", timeout_s=5, port=None)
+    op(context, "swap")
+    layers = place.root / "sglang/srt/layers.py"
+    layers.rename(place.top / "aside")
+    layers.write_bytes(b"X = 'probed'  # edited\n")
+    context.session.close()
+    value = place.recover()
+    assert value["left"] == [f"{layers}: drift, it was changed after the swap"]
+    first = value["server"]
+    assert place.recover()["server"]["pid"] == first["pid"]
+    if who == "somebody":
+        layers.unlink()
+        os.link(layers.with_name(".layers.py.sgldbg-orig"), layers)
+    value = place.recover(force=who == "force")
+    assert value["left"] == []
+    assert place.originals() == [value["server"]["pid"]] != [first["pid"]]
+    assert value["server"]["differences"] == []
+    assert not lease.is_alive(lease.Process(first["pid"], first["start_time"]))
 
 
 @pytest.mark.parametrize(

@@ -215,9 +215,11 @@ def _revert_one(
         with session.step("revert:file", file=one.file) as done:
             for path in (one.new, files.probe_path(one)):
                 files.remove(path)
+            drifted = one.file in session.facts.drifted
             report.update(_take_back(session, one, force))
             done["state"] = report["state"]
-            if report.pop("taken_out", False):
+            # Whoever took out what had drifted: a server that began meanwhile runs that.
+            if report.pop("taken_out", False) or (drifted and report["state"] in _PUT_BACK):
                 done.update(back_s=round(lease.now_s(), 3), boot_id=lease.read_boot_id())
         if one.file in session.facts.let_go:
             # Not before that line: a file without it would else count as one that lost it.
@@ -296,12 +298,13 @@ def _drift(session: SessionState, one: PlannedFile, seen: files.Look, force: boo
     saved = keeping.save(session, one, seen)
     if one.before_sha256 is None:
         files.remove(one.path)
-        return {"state": "removed", "kept": saved}
+        return {"state": "removed", "kept": saved, "taken_out": True}
     files.put_back(one)
-    return {"state": "reverted", "kept": saved}
+    return {"state": "reverted", "kept": saved, "taken_out": True}
 
 
-_BACK = ("reverted", "removed", "untouched")
+_PUT_BACK = ("reverted", "removed")
+_BACK = (*_PUT_BACK, "untouched")
 _DRIFT = {
     "missing": "it was removed after the swap",
     "file": "it was changed after the swap",

@@ -82,6 +82,8 @@ class Facts:
         self.put_back: Set[str] = set()
         # Swaps that never came to their rename, of files that are somebody else's by now.
         self.let_go: Set[str] = set()
+        # What somebody else changed after the swap, and nobody has taken out yet.
+        self.drifted: Set[str] = set()
         self.pycs: Dict[str, List[Record]] = {}
         self.verified: Optional[bool] = None
         # When the first planned bytes may have come in; the line of the last that were taken out.
@@ -159,6 +161,10 @@ class Facts:
             self.put_back.add(record["file"])
         elif record.get("state") == "untouched" and record["file"] in self.swapping:
             self.let_go.add(record["file"])
+        if record.get("state") == "drift":
+            self.drifted.add(record["file"])
+        else:
+            self.drifted.discard(record["file"])
         if "back_s" in record:
             self.back = record
 

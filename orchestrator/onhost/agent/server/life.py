@@ -175,7 +175,8 @@ def start_debug(session: SessionState, args: Value) -> Value:
 def restore(session: SessionState, again: bool = False) -> Optional[Value]:
     """Start the original as it was and say in what it differs; `None` where it did not run before.
 
-    One that still runs though nobody meant to stop it, or that is back already, is left alone. A
+    One that still runs though nobody meant to stop it, or that is back already, is left alone; but
+    one that was given back while a file had drifted, which is back only now, is started anew. A
     stop that was begun or announced is brought to its end first: half of it may have happened.
     What ended one that was back already is not ours to judge, unless it is asked for `again`.
     """
@@ -184,10 +185,13 @@ def restore(session: SessionState, again: bool = False) -> Optional[Value]:
         facts = session.facts
         if facts.restored is not None:
             known = {"pid": facts.restored["pid"], "start_time": facts.restored["start_time"]}
-            if process.is_alive(**known):
+            if not process.is_alive(**known):
+                if not again:
+                    return None
+            elif twin.is_outdated(facts.restored["start_time"], facts):
+                _stop_restored(session, known)
+            else:
                 return dict(known, differences=facts.restored.get("differences") or [])
-            if not again:
-                return None
         if server is None and facts.restored is None and _was_stopped(facts):
             session.note("lost-server", text=_FORGOTTEN)
         if server is None or not server["ran"]:
@@ -210,6 +214,14 @@ def restore(session: SessionState, again: bool = False) -> Optional[Value]:
     if differences is None:
         differences = process.compare(server["description"], started["pid"])
     return dict(started, differences=differences)
+
+
+def _stop_restored(session: SessionState, main: Dict[str, int]) -> None:
+    asked = session.facts.stopping or {}
+    timeout_s, port = asked.get("timeout_s", _STOP_TIMEOUT_S), asked.get("port")
+    with session.step("stop:original", timeout_s=timeout_s, port=port) as done:
+        value = process.stop(main, None, timeout_s, port, _read_description(session))
+        done["left"] = value["left"]
 
 
 def _was_stopped(facts: Facts) -> bool:

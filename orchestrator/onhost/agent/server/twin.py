@@ -63,6 +63,14 @@ def may_run_planned(start_time: int, facts: Facts) -> bool:
     return not same_boot or start_time >= procfs.to_ticks(facts.patched_s)
 
 
+def is_outdated(start_time: int, facts: Facts) -> bool:
+    """Whether we took bytes out of the install that a process which began then may run still."""
+    back = facts.back
+    if back is None or back["boot_id"] != lease.read_boot_id():
+        return False
+    return start_time < procfs.to_ticks(float(back["back_s"]))
+
+
 def _find_back(facts: Facts) -> float:
     """Since when no planned bytes are in place, on this boot's clock; they are not by now."""
     if facts.back is not None:
