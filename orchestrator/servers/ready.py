@@ -44,11 +44,18 @@ def require_answer(agent: AgentClient, server: Server, running: Mapping[str, Any
     """Refuse a running server that a new life would be waited for in vain, before it is stopped.
 
     Raises `HostError`: `http-refused` where it listens, but not at `url` as the agent sees that (a
-    container has a network of its own), `not-ready` where it does not know `ready.path`. One that
-    starts, or answers nothing any more, may be what the session is about.
+    container has a network of its own), `port-taken` where somebody else answers there, `not-ready`
+    where it does not know `ready.path`. One that starts, or answers nothing any more, may be what
+    the session is about.
     """
-    if find_port(server) not in running["ports"]:
+    port = find_port(server)
+    if port not in running["ports"]:
         return
+    owner = _ask_life(agent, server, running, port)["owner"]
+    # A worker that was forked while the agent looked is not in its tree yet.
+    if owner is not None and _ask_life(agent, server, running, port)["owner"] is not None:
+        note = f"a request to {server.url} reaches it, and not the server (pid {running['pid']})"
+        raise port_taken(agent.host, port, [owner], [note])
     url = server.url.rstrip("/") + server.ready.path
     asked = {"method": "GET", "url": url, "json": None, "timeout_s": _LOOK_S}
     try:
@@ -68,6 +75,12 @@ def require_answer(agent: AgentClient, server: Server, running: Mapping[str, Any
             code="not-ready",
             hints=[_PATH_HINT.format(server.name)],
         )
+
+
+def _ask_life(agent: AgentClient, server: Server, life: Mapping[str, Any], port: int | None) -> Any:
+    # Only who would answer at that address is taken for an old server.
+    where = {"port": port, "address": urlsplit(server.url).hostname}
+    return agent.call("life", {"pid": life["pid"], "start_time": life["start_time"], **where}).value
 
 
 def wait_ready(
@@ -201,14 +214,7 @@ class _Watch:
         return f"allow it more time: `ready: {{timeout: ...}}` of server `{self.server.name}`"
 
     def _read_life(self, port: int | None) -> Any:
-        asked = {
-            "pid": self.life["pid"],
-            "start_time": self.life["start_time"],
-            "port": port,
-            # Only who would answer there is taken for an old server.
-            "address": urlsplit(self.server.url).hostname,
-        }
-        state = self.agent.call("life", asked).value
+        state = _ask_life(self.agent, self.server, self.life, port)
         if not state["alive"]:
             seconds = time.monotonic() - self._began
             raise died(self.agent, self.server, self.life, state, seconds, self._workers)

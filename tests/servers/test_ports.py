@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 
 import pytest
 
@@ -15,7 +16,8 @@ from orchestrator.onhost.agent.proc import procfs
 from orchestrator.servers.base import find, for_host
 from orchestrator.servers.life import debug_life
 from orchestrator.servers.ports import require_port
-from orchestrator.servers.ready import wait_ready
+from orchestrator.servers.ready import require_answer, wait_ready
+from tests.onhost.process.conftest import wait_for
 from tests.onhost.process.test_ports import find_free, listen
 
 from .conftest import Bench
@@ -55,6 +57,29 @@ def test_a_running_server_beside_a_neighbour(agent, bench: Bench, neighbour):
         HINTS,
     )
     assert child.poll() is None
+
+
+def test_somebody_else_answers_at_its_url(agent, bench: Bench, neighbour):
+    """Each has an address of its own on the port, and `url` is that of the other one."""
+    stack, port = neighbour
+    stack.enter_context(listen("127.0.0.1", port))
+    child = bench.run("--port", str(port), "--host", "127.0.0.3")
+    server = bench.server(port)
+    found = wait_for(lambda: find_listening(agent, bench, server, port))
+    require_port(agent, port, found.description, found.original)
+    assert refused(require_answer, agent, server, found.description) == (
+        "port-taken",
+        f"port {port} is taken by {ME}",
+        (f"a request to {server.url} reaches it, and not the server (pid {child.pid})",),
+        HINTS,
+    )
+    require_answer(agent, replace(server, url=f"http://127.0.0.3:{port}"), found.description)
+
+
+def find_listening(agent, bench: Bench, server, port: int):
+    """The server once it listens."""
+    found = find(agent, server, bench.install, bench.host, 0, 1)
+    return found if port in found.description["ports"] else None
 
 
 def test_a_server_that_shares_its_port(agent, bench: Bench):
