@@ -11,6 +11,7 @@ from orchestrator.errors import HostError
 from orchestrator.model.inventory import Host, Install, LaunchAdopt, Server
 from orchestrator.session.hosts.member import Member
 from orchestrator.session.steps.leftovers import blame_session, end_leftovers, refuse_leftovers
+from orchestrator.session.steps.stages import COMPARE
 from tests.session.test_regain import BACK, LOCK, left
 
 
@@ -144,6 +145,7 @@ def test_a_session_whose_server_is_not_back_is_not_ended() -> None:
     """Only the session knows how it ran: it is refused, also when its lease is over."""
     times = {"since": 0, "deadline_s": 9.0, "now_s": 5.0, "root": "/site"}
     seen = {"session": "s", "host": "k0", "holder": "ann@desk", "expired": True} | NOT_BACK | times
+    seen["guard"] = "alive"
     member = Member(Host("k0"), 0)
     member.install = {"root": "/site", "package_dir": "/site/sglang"}
 
@@ -156,13 +158,17 @@ def test_a_session_whose_server_is_not_back_is_not_ended() -> None:
     assert end_leftovers(member) == "none"
     who = "session `s` of ann@desk since 1970-01-01 00:00:00 UTC"
     state = "files are as they were, server is not back"
-    for expired, said in (
-        (True, ("not-reverted", f"the install still holds {who}, whose lease is over",
-                (state, "/f: original"), (SEE,))),
-        (False, ("locked", f"the install is in use by {who}",
-                 ("its controller is gone, reverts by itself in 4 s", state), (SEE,))),
+    for expired, drift, said in (
+        (True, False, ("not-reverted", f"the install still holds {who}, whose lease is over",
+                       (state, "/f: original"), (SEE,))),
+        (False, False, ("locked", f"the install is in use by {who}",
+                        ("its controller is gone, reverts by itself in 4 s", state), (SEE,))),
+        (False, True, ("locked", f"the install is in use by {who}",
+                       ("its controller is gone, its lease ends in 4 s, what drifted stays",
+                        "files are staged, none is in place, server is not back"),
+                       (COMPARE,))),
     ):  # fmt: skip
-        seen["expired"] = expired
+        seen |= {"expired": expired, "state": "drift" if drift else seen["state"]}
         with pytest.raises(HostError) as caught:
             refuse_leftovers(member)
         error = caught.value

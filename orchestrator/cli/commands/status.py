@@ -21,7 +21,7 @@ from orchestrator.session.hosts.contact import (
     show_time,
     unreached,
 )
-from orchestrator.session.hosts.held import tell_end, tell_who_ends
+from orchestrator.session.hosts.held import tell_end, tell_lease, tell_who_ends
 from orchestrator.session.steps.regain import GUARD_LEFT
 from orchestrator.session.steps.stages import COMPARE
 from orchestrator.transport.routes import open_transport
@@ -126,15 +126,9 @@ def session_lines(session: Mapping[str, Any]) -> list[str]:
         until = tell_end(session)
     elif session["expired"]:  # also where there is no lease that could name an end
         until = "its lease is over"
-    elif session["deadline_s"] is None:
-        until, guard = "without an end", "no guard"
     else:
-        left_s = max(0, round(session["deadline_s"] - session["now_s"]))
-        until = f"reverts by itself in {left_s} s"
-        if session["guard"] == "dead" and session["controller"] != "alive":
-            until = f"its lease ends in {left_s} s, nobody is left to revert it then"
-        elif session["state"] == "drift":
-            until = f"its lease ends in {left_s} s, what drifted stays"
+        until = tell_lease(session)
+        guard = guard if session["deadline_s"] is not None else "no guard"
     lines = [f"{_begun(session)}: {session['state']}, {until}, {guard}, server {session['server']}"]
     if session.get("lock"):
         gone = f", {session['lost']} is gone" if session["lost"] else ""

@@ -53,3 +53,15 @@ def tell_end(left: Mapping[str, Any]) -> str:
         return "for an unknown time"
     until = left.get("until")
     return "kept without an end" if until is None else f"until {show_time(until)} by its last word"
+
+
+def tell_lease(left: Mapping[str, Any]) -> str:
+    """What comes of an unfinished session whose lease is not over, if nobody does anything."""
+    if left["deadline_s"] is None:
+        return "without an end"
+    left_s = max(0, round(left["deadline_s"] - left["now_s"]))
+    if left["guard"] == "dead" and left["controller"] != "alive":
+        return f"its lease ends in {left_s} s, nobody is left to revert it then"
+    if left["state"] == "drift":
+        return f"its lease ends in {left_s} s, what drifted stays"
+    return f"reverts by itself in {left_s} s"

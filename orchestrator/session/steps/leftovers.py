@@ -11,10 +11,16 @@ from orchestrator.model.inventory import Install, LaunchCommand, Server
 from orchestrator.model.outcome import Outcome
 from orchestrator.servers.base import Found, Life, for_host
 from orchestrator.session.hosts.contact import show_time, tell_files, tell_server
-from orchestrator.session.hosts.held import is_not_from_here, tell_holder, tell_who_ends
+from orchestrator.session.hosts.held import (
+    is_not_from_here,
+    tell_holder,
+    tell_lease,
+    tell_who_ends,
+)
 from orchestrator.session.hosts.member import Member
 from orchestrator.session.steps.locating import ABOUT_SERVER, locate
 from orchestrator.session.steps.regain import tell_recovered
+from orchestrator.session.steps.stages import COMPARE
 
 # Recovery of a leftover runs the whole tail there: stop, revert, start.
 _RECOVER_S = 300.0
@@ -184,17 +190,16 @@ def _in_use(host: str, left: Mapping[str, Any]) -> HostError:
             host=host,
             code="not-reverted",
             notes=(_what_is_left(left), *(f"{f['path']}: {f['state']}" for f in left["files"])),
-            hints=(_SEE_STATUS,),
+            hints=(COMPARE if left["state"] == "drift" else _SEE_STATUS,),
         )
-    until = "kept without an end"
-    if left["deadline_s"] is not None:
-        until = f"reverts by itself in {max(0, round(left['deadline_s'] - left['now_s']))} s"
     driven, hint = _driven(left)
+    if left["state"] == "drift" and left["controller"] != "alive":
+        hint = COMPARE
     left_so = () if left["controller"] == "alive" else (_what_is_left(left),)
     return HostError(
         f"the install is in use by {who}",
         host=host,
         code="locked",
-        notes=(f"{driven}, {until}", *left_so),
+        notes=(f"{driven}, {tell_lease(left)}", *left_so),
         hints=(hint,),
     )

@@ -67,7 +67,7 @@ def begin(session_id: str, holder: str, lease_s: float, grace_s: float) -> Act:
 
 _STAGE_HINTS = {
     "changed": ("somebody changed it after the plan was made: run this again to plan anew",),
-    "no-space": ("make room on the file system of the install",),
+    "no-space": ("make room on that file system",),
     "read-only": ("the install must be writable: sgldbg swaps files in place",),
     "not-permitted": ("log in as a user who may write to the install: `user` of the host",),
 }
