@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
+from orchestrator.patching.scope.names import names_swallowing
+
 
 @dataclass(frozen=True)
 class Reading:
@@ -30,6 +32,11 @@ class Reading:
                     continue  # no statement stands in an expression
                 waiting.append(child)
         return found
+
+    @cached_property
+    def swallowing(self) -> frozenset[str]:
+        """The names by which the file knows `contextlib.suppress`, and what it makes with it."""
+        return names_swallowing(self.tree)
 
     def tables_of(self, scopes: list[tuple[str, int]]) -> list[symtable.SymbolTable] | None:
         """The tables from the module down along definitions given by name and line of `def`."""

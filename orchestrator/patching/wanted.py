@@ -107,10 +107,10 @@ def fit(source: Source, wanted: Wanted) -> Fitted:
         if isinstance(wanted.edit.action, Import):
             return _fit_import(source, wanted, wanted.edit.action)
         places = _find(source, wanted)
-        _refuse_inserted(source, wanted, places)
         # Of several places one that no way leads to is no reason to refuse the others.
         several = len(places) > 1
         reached = [p for p in places if not several or is_reached(source, p)] or places[:1]
+        _refuse_inserted(source, wanted, reached)
         parts = [_fit_place(source, wanted, place) for place in reached]
     except PatchError as error:
         error.file = error.file or source.file

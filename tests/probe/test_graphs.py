@@ -95,3 +95,30 @@ print(_sgldbg.off("p.1"))
 """
     shop.put()
     assert shop.run(script).stdout == "True False\nFalse True\nTrue\n"
+
+
+def test_no_tensor_is_read_while_a_graph_is_captured(shop: Workshop) -> None:
+    """Not for a key either: a copy to the host would end the capture, and with it the start."""
+    script = """
+import types
+torch = types.ModuleType("torch"); cuda = torch.cuda = types.SimpleNamespace()
+class Tensor:
+    shape = (1,)
+    def __init__(self, value): self.value = value
+    def numel(self): return 1
+    def item(self):
+        read.append(capturing)
+        return self.value
+torch.Tensor = Tensor
+cuda.is_initialized = lambda: True
+cuda.is_current_stream_capturing = lambda: capturing
+sys.modules["torch"] = torch
+read = []
+capturing = True; put(); model.f(Tensor(5))
+capturing = False; model.f(Tensor(5))
+print(read)
+"""
+    shop.put(once_per=["x"], capture=["y"], limit=None)
+    done = shop.run(script)
+    assert done.stdout.splitlines()[-1] == "[False]"
+    assert [(r.kind, r.keys) for r in done.records[1:]] == [("skip", ("tensor(1)",)), ("hit", (5,))]

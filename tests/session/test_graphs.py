@@ -30,6 +30,10 @@ def make_site(file: str, scope: str | None, site: str = "p.1") -> Site:
         ("models/deepseek_v2.py", "DeepseekV2MoE.forward_normal"),
         ("speculative/eagle_worker.py", "EAGLEWorker.draft_forward"),
         ("distributed/parallel_state.py", "GroupCoordinator.all_reduce"),
+        ("distributed/communication_op.py", "tensor_model_parallel_all_reduce"),
+        ("mem_cache/memory_pool.py", "MHATokenToKVPool.set_kv_buffer"),
+        ("layers/quantization/fp8.py", "Fp8LinearMethod.apply_weights"),
+        ("layers/attention/base.py", "AttentionBackend.init_forward_metadata_in_graph"),
     ],
 )
 def test_what_a_forward_pass_runs(file: str, scope: str) -> None:

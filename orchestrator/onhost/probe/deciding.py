@@ -136,11 +136,15 @@ def holds(code: Code, glob: Dict[str, Any], loc: Dict[str, Any]) -> Tuple[bool, 
         return False, describe(error)
 
 
-def key_of(code: Code, glob: Dict[str, Any], loc: Dict[str, Any]) -> Any:
-    """A key that can be kept: never a tensor, never an object of the server's."""
+def key_of(code: Code, glob: Dict[str, Any], loc: Dict[str, Any], light: bool = False) -> Any:
+    """A key that can be kept: never a tensor, never an object of the server's.
+
+    With `light` no tensor is read: a copy to the host would end the capture of a graph.
+    """
     try:
         value = code.value(glob, loc)
-        value = value if type(value) in SIMPLE else single_of(value)
+        if type(value) not in SIMPLE and not (light and is_tensor(type(value))):
+            value = single_of(value)
         kind = type(value)
         if kind is str and len(value) > TEXT:
             return key_text(value)
@@ -186,7 +190,7 @@ def is_the_servers(error: BaseException) -> bool:
 
 
 def light_keys(site: Site, glob: Dict[str, Any], loc: Dict[str, Any]) -> Tuple[Any, ...]:
-    return tuple([key_of(c, glob, loc) if c.plain else None for c in site.once_per])
+    return tuple([key_of(c, glob, loc, light=True) if c.plain else None for c in site.once_per])
 
 
 def skip(

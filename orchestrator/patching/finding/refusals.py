@@ -191,7 +191,8 @@ def refuse_bound_names(
 ) -> None:
     """Raise where one of the `used` names means something else at this place."""
     if standing is None:
-        taken = used & _names_unclear(source.module)
+        scopes = place.statement.definitions() or (source.module,)
+        taken = used & (_names_unclear(scopes[0]) | _names_global(source.module))
     else:
         taken = frozenset(n for n in used if _is_taken(n, standing))
     for name in sorted(taken):
@@ -248,16 +249,37 @@ def _global_binder(table: symtable.SymbolTable, name: str) -> symtable.SymbolTab
     return None
 
 
-def _names_unclear(module: cst.Module) -> frozenset[str]:
-    """All names of a file that are more than called: without tables, too many."""
+def _names_unclear(scope: cst.CSTNode) -> frozenset[str]:
+    """All names inside that may be bound there: without tables, too many.
+
+    Left out is what only reads one: a call, an annotation, the end of an attribute.
+    """
     found: set[str] = set()
-    waiting: list[cst.CSTNode] = [module]
+    waiting = [scope]
     while waiting:
         node = waiting.pop()
         if isinstance(node, cst.Name):
             found.add(node.value)
-        skip = node.func if isinstance(node, cst.Call) and isinstance(node.func, cst.Name) else None
-        waiting.extend(c for c in node.children if c is not skip)
+        skip: cst.CSTNode | None = None
+        if isinstance(node, cst.Call) and isinstance(node.func, cst.Name):
+            skip = node.func
+        elif isinstance(node, cst.Attribute):
+            skip = node.attr
+        waiting.extend(
+            c for c in node.children if c is not skip and not isinstance(c, cst.Annotation)
+        )
+    return frozenset(found)
+
+
+def _names_global(module: cst.Module) -> frozenset[str]:
+    """What some function of a file declares `global`, and so may bind for all of it."""
+    found: set[str] = set()
+    waiting: list[cst.CSTNode] = [module]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, cst.Global):
+            found |= {item.name.value for item in node.names}
+        waiting.extend(node.children)
     return frozenset(found)
 
 

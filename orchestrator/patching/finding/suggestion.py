@@ -12,7 +12,7 @@ from orchestrator.errors import PatchError
 from orchestrator.model.patch import MAX_CODE, Anchor
 from orchestrator.patching.finding.ladder import any_arguments, target_only, text_of
 from orchestrator.patching.finding.places import find_places
-from orchestrator.patching.finding.refusals import refuse_place
+from orchestrator.patching.finding.refusals import refuse_place, refuse_unreachable
 from orchestrator.patching.scope.names import names_bound
 from orchestrator.patching.scope.standing import find_standing
 from orchestrator.patching.source import Source, read_source
@@ -76,6 +76,7 @@ def suggest(data: bytes, file: str, line: int, others: Sequence[bytes]) -> Sugge
     side = "after" if best[1].position == "after" else "before"
     place = Place(statement, side, scope_name(statement))
     refuse_place(source, place, None)
+    refuse_unreachable(source, place, find_standing(source, place), None)
     at = source.line_of(statement.node)
     return Suggestion(
         best[1],

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from orchestrator.patching.reading import kind_of
 from orchestrator.patching.scope.flow import State, bound_at
-from orchestrator.patching.scope.names import names_gone, names_gone_inside, names_swallowing
+from orchestrator.patching.scope.names import names_gone, names_gone_inside
 from orchestrator.patching.source import Source
 from orchestrator.patching.structure.place import Place
 
@@ -75,7 +75,7 @@ def find_standing(source: Source, place: Place) -> Standing | None:
     # An expression, or what takes a statement's place, sees what is bound before the statement.
     side = "after" if place.side == "after" else "before"
     # A walk over the whole file, which hardly any needs.
-    swallowing = names_swallowing(reading.tree) if b"suppress" in source.data else ()
+    swallowing = reading.swallowing if b"suppress" in source.data else ()
     state = bound_at(owner, statement, side, swallowing=swallowing)
     state = _mangled_all(state, _class_name(tables))
     names = tuple(d.name.value for d in scopes)

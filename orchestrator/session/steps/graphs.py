@@ -12,11 +12,14 @@ ADVICE = "add `--disable-cuda-graph` to `add_args` of `restart`"
 # What a forward pass of SGLang runs, in every release from 0.4.5 to 0.5.23: the models and their
 # layers, the draft's steps, and the all-reduce between them. Sampling comes behind the graph.
 _FOLDERS = re.compile(r"[^/]+/srt/(models|layers)/(?!sampler\.py)")
-_BESIDE = re.compile(r"(.*\.)?(draft_forward|GroupCoordinator\.all_reduce)")
+_BESIDE = re.compile(
+    r"(.*\.)?(draft_forward|GroupCoordinator\.all_reduce|tensor_model_parallel_all_reduce"
+    r"|set_kv_buffer)"
+)
 # Of a model, what builds it, loads its weights or tells of it, by the function's name.
 _ONCE = re.compile(
-    r"__init__|__post_init__|_?(load|create|make|init|build|register|set|maybe_remap|post_load)_\w+"
-    r"|\w*weights?\w*|get_\w*(config|name|modules?|embed_and_head|method|type)\w*"
+    r"(?!apply_|init_forward_metadata_in_graph)(__init__|__post_init__|_?(load|create|make|init|build|register|set|maybe_remap|post_load)_\w+"
+    r"|\w*weights?\w*|get_\w*(config|name|modules?|embed_and_head|method|type)\w*)"
 )
 # Of a command line, whether the server captures nothing, or runs eagerly through its graphs.
 _EAGER = re.compile(r"--(disable|debug)-cuda-graph(?![-\w])|--device[ =]cpu\b")
