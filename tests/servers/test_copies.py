@@ -60,6 +60,7 @@ def test_a_start_command_that_leads_to_another_copy(
         assert member.life is not None
         bench.stage.note(member.life["pid"])
         driver.stop("debug")
+        bench.stage.note(driver.restore()["pid"])
 
 
 class Silent:
