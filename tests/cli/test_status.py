@@ -10,7 +10,10 @@ from orchestrator.model.outcome import Outcome
 
 ENDS = "`sgldbg revert --all` ends what is left"
 LIVE = "a session that is at work ends by itself; `sgldbg revert --all` passes it over"
-COMPARE = "compare the versions; `sgldbg revert --all --force` puts back the original that is kept"
+COMPARE = (
+    "compare the versions; `sgldbg revert --all --force` puts back the original that is kept, or"
+    " where the install was made anew, leaves it as it is"
+)
 AWAY = "a session of another machine is ended there"
 
 

@@ -39,8 +39,18 @@ KNOWN, HIDDEN = {"session": "known"}, {"session": "hidden"}
 NOTE = "h: beside install `slow` no lost session was sought: no answer to `locate` within 10 s"
 
 
+GIVEN = {"values": {}, "unknown": []}
+RUNNING = [
+    {"pid": 7, "given": GIVEN, "readable": True, "ports": [1], "listening": [["127.0.0.1", 1]]},
+    {"pid": 8, "given": GIVEN, "readable": True, "ports": [2], "listening": [["127.0.0.1", 2]]},
+]
+CLOSED = {"readable": False, "user": "ann"}
+
+
 class Agent:
     """A host that knows one session by itself, and one beside its install `fine`."""
+
+    host = "h"
 
     def __init__(self, answers: Mapping[Any, Any]) -> None:
         self._answers, self.closed = answers, False
@@ -103,12 +113,29 @@ def test_what_is_left_is_told_whatever_an_install_does(
     ("answers", "packages", "notes"),
     [
         ({}, [], []),
-        ({"servers": [{"pid": 7}, {"pid": 8}]}, ["/7/sglang", "/8/sglang"], []),
-        ({"servers": [{"pid": 7}, {"pid": 8}], 7: GONE}, ["/8/sglang"], []),
-        ({"servers": [{"pid": 7}, {"pid": 8}], 7: SLOW}, ["/8/sglang"], [NOTE]),
+        ({"servers": RUNNING}, ["/7/sglang", "/8/sglang"], []),
+        ({"servers": RUNNING, 7: GONE}, ["/8/sglang"], []),
+        ({"servers": RUNNING, 7: SLOW}, ["/8/sglang"], [NOTE]),
         ({"servers": SLOW}, [], [NOTE]),
+        ({"servers": [RUNNING[0], {**RUNNING[1], **CLOSED}]}, ["/7/sglang"], []),
+        (
+            {"servers": [{**RUNNING[0], **CLOSED}]},
+            [],
+            [
+                "h: beside install `slow` no lost session was sought: its server (process 7)"
+                " belongs to ann, whose processes we may not read"
+            ],
+        ),
     ],
-    ids=["none runs", "two", "one that ends", "one without an answer", "no answer"],
+    ids=[
+        "none runs",
+        "two",
+        "one that ends",
+        "one without an answer",
+        "no answer",
+        "one that is closed to us",
+        "only one that is closed",
+    ],
 )
 def test_an_install_without_an_interpreter_is_where_its_servers_run(
     monkeypatch: pytest.MonkeyPatch, answers: Any, packages: list[str], notes: list[str]
@@ -122,13 +149,6 @@ def test_an_install_without_an_interpreter_is_where_its_servers_run(
     found = (KNOWN, HIDDEN) if packages else (KNOWN,)
     assert (agent.packages, list(contacts[0].sessions)) == (packages, list(found))
     assert list_notes(contacts) == notes
-
-
-GIVEN = {"values": {}, "unknown": []}
-RUNNING = [
-    {"pid": 7, "given": GIVEN, "ports": [1], "listening": [["127.0.0.1", 1]]},
-    {"pid": 8, "given": GIVEN, "ports": [2], "listening": [["127.0.0.1", 2]]},
-]
 
 
 def test_an_install_whose_interpreter_alone_does_not_find_it(

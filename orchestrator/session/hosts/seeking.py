@@ -103,23 +103,29 @@ def _find_packages(agent: AgentClient, place: Place) -> tuple[list[str], HostErr
         if error.code == "lost":
             raise
         running, failure = [], error
-    for one in [*running, *place.commands]:
+    asks = [{"python": None, "pid": one["pid"]} for one in running if one["readable"]]
+    for one in [*asks, *place.commands]:
         try:
             found += _locate(agent, place.install.package, one)
         except HostError as error:
             if error.code == "lost":
                 raise
             failure = error
+    closed = [one for one in running if not one["readable"]]
+    if closed and not found and failure is None:
+        pid, user = closed[0]["pid"], closed[0]["user"]
+        text = f"its server (process {pid}) belongs to {user}, whose processes we may not read"
+        failure = HostError(text, host=agent.host, code="not-restorable")
     return found, failure
 
 
-def _find_running(agent: AgentClient, place: Place) -> list[Ask]:
-    """How to ask those that run: all where nothing is known of the install, else the ones meant."""
+def _find_running(agent: AgentClient, place: Place) -> list[Mapping[str, Any]]:
+    """The servers that run: all where nothing is known of the install, else the ones meant."""
     asked = {"package": place.install.package}
     running = agent.call("find-servers", asked, timeout_s=_LOCATE_S).value
     if place.install.python is not None:
         running = [one for sought in place.servers for one in _choose(running, sought)]
-    return [{"python": None, "pid": one["pid"]} for one in running]
+    return list(running)
 
 
 def _choose(running: Sequence[Mapping[str, Any]], sought: Sought) -> list[Mapping[str, Any]]:

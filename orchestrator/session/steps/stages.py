@@ -20,7 +20,10 @@ _REVERT_S = 60.0
 # An interpreter starts there, maybe from a cold network disk.
 _EFFECTIVE_S = 60.0
 # What ends a session with a file that somebody changed; without `--force` nothing does.
-COMPARE = "compare the versions; `sgldbg revert --all --force` puts back the original that is kept"
+COMPARE = (
+    "compare the versions; `sgldbg revert --all --force` puts back the original that is kept, or"
+    " where the install was made anew, leaves it as it is"
+)
 # The words of the agent for a file that is as it was.
 _BACK = ("reverted", "removed", "untouched")
 

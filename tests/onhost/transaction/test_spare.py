@@ -72,6 +72,7 @@ def test_an_edit_after_the_clean(cleaned):
     """It is left alone; the copy is named, and goes nowhere when force lets the file go."""
     (cleaned.root / LAYERS).write_bytes(EDITED_SINCE)
     copy = f"{cleaned.directory()}/originals/2"
+    assert cleaned.status()[0]["files"][2]["kept"] == copy
     layers = cleaned.recover()["files"][2]
     assert (layers["state"], layers["kept"]) == ("drift", [copy])
     layers = cleaned.recover(force=True)["files"][2]

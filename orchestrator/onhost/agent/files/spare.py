@@ -12,7 +12,7 @@ import os
 import shutil
 from typing import List, Optional
 
-from ..held.facts import PlannedFile
+from ..held.facts import Facts, PlannedFile
 from ..held.journal import sync_dir
 from ..held.state import SessionState
 from ..space import naming
@@ -70,4 +70,9 @@ def _read(session: SessionState, one: PlannedFile) -> Optional[bytes]:
 
 
 def _path(session: SessionState, one: PlannedFile) -> str:
-    return os.path.join(session.path(_FOLDER), str(session.facts.files.index(one)))
+    return find_path(session.directory, session.facts, one)
+
+
+def find_path(directory: str, facts: Facts, one: PlannedFile) -> str:
+    """Where the copy of an original lies in the directory of a session, if it was made."""
+    return os.path.join(directory, _FOLDER, str(facts.files.index(one)))

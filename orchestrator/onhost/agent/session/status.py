@@ -6,7 +6,7 @@ import contextlib
 import os
 from typing import Any, Dict, Iterable, List, Optional
 
-from ..files import files
+from ..files import files, spare
 from ..held import journal, lease, lock, machine, sight, untrusted
 from ..held.facts import Facts, PlannedFile
 from ..held.lease import Lease
@@ -168,7 +168,7 @@ def read_session(directory: str) -> Session:
     begun = facts.begun or {}
     now_s = lease.now_s()
     other = machine.find_other(begun)
-    shown = _show_files(facts) if other is None else []
+    shown = _show_files(facts, directory) if other is None else []
     names = (os.path.basename(os.path.dirname(directory)), os.path.basename(directory))
     server = serving.read_server(facts, "%s/%s" % names) if other is None else "unknown"
     value = {
@@ -204,12 +204,16 @@ _OTHER = "on another machine: %s"
 _RESTARTED = ", the host was restarted since"
 
 
-def _show_files(facts: Facts) -> List[Dict[str, str]]:
-    """Each file with its state; of one that drifted also where its original is, to compare them."""
+def _show_files(facts: Facts, directory: str = "") -> List[Dict[str, str]]:
+    """Each file with its state; of one that drifted also where its original is, to compare them:
+    beside it, or where somebody took that away, the copy in the session's `directory`.
+    """
     shown = [{"path": one.path, "state": _file_state(facts, one)} for one in facts.files]
     for item, one in zip(shown, facts.files):
-        if item["state"] == "drift" and os.path.lexists(one.orig):
-            item["kept"] = one.orig
+        copies = [one.orig, *([spare.find_path(directory, facts, one)] if directory else [])]
+        kept = [path for path in copies if os.path.lexists(path)]
+        if item["state"] == "drift" and kept:
+            item["kept"] = kept[0]
     for item in (facts.sharing or {"files": []})["files"]:
         shown.append({"path": item["path"], "state": _shared_state(item)})
     return shown
