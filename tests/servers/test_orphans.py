@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from orchestrator.agent.client import Reply
 from orchestrator.errors import HostError
 from orchestrator.model.inventory import Host, Install
 from orchestrator.onhost.agent.proc import procfs
@@ -93,3 +96,22 @@ def test_a_server_that_is_not_found_names_what_is_left(
     name_orphans(error, *member_of(bench, agent))
     assert len(error.notes) == 1
     assert error.hints == ("start it", f"nobody else will end them: `kill -9 {left.pid}`")
+
+
+def test_a_worker_that_is_ending_is_not_told(
+    bench: Bench, port: int, agent: DirectAgent, left: procfs.Stat, monkeypatch
+):
+    """Those of a main process that has just ended end by themselves."""
+    real, looks = agent.call, []
+
+    def call(op: str, *args: Any, **options: Any) -> Reply:
+        reply = real(op, *args, **options)
+        looks.append(len(reply.value))
+        if len(looks) == 1:
+            os.kill(left.pid, signal.SIGKILL)
+        return reply
+
+    monkeypatch.setattr(agent, "call", call)
+    member, install = member_of(bench, agent)
+    assert note_orphans(member, bench.server(port), install) is member.found
+    assert (looks[0], looks[-1]) == (1, 0)

@@ -97,7 +97,7 @@ def check_refused_by_kept(refused: Result) -> None:
     assert "\n\n".join(blocks) == (
         "error: the install is in use by session `ID-eagle3-zero-acceptance` of USER@HOST since"
         " WHEN\n"
-        "note: left so by `sgldbg keep`, kept without an end\n"
+        "note: left so by `sgldbg keep`, without an end\n"
         "note: files are still patched, the patched server still runs\n"
         f"hint: if its owner does not need it any more, `sgldbg revert --all {INVENTORY}` ends"
         " it\n\n"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -12,6 +13,9 @@ from orchestrator.servers.base import Found
 from orchestrator.servers.survey import tell_end, tell_orphans
 from orchestrator.session.hosts.member import Member
 from orchestrator.session.steps.locating import LOOK_S
+
+_ENDING_S = 3.0
+_LOOK_AGAIN_S = 0.5
 
 
 def note_orphans(member: Member, server: Server, install: Install) -> Found:
@@ -46,6 +50,17 @@ def name_orphans(error: HostError, member: Member, install: Install) -> None:
 
 
 def _find(member: Member, install: Install) -> Sequence[Mapping[str, Any]]:
+    """Those that stay: workers whose main process has just ended end by themselves, soon."""
+    deadline_s = time.monotonic() + _ENDING_S
+    rows = _look(member, install)
+    while rows and time.monotonic() < deadline_s:
+        time.sleep(_LOOK_AGAIN_S)
+        still = {(row["pid"], row["start_time"]) for row in _look(member, install)}
+        rows = [row for row in rows if (row["pid"], row["start_time"]) in still]
+    return rows
+
+
+def _look(member: Member, install: Install) -> list[Mapping[str, Any]]:
     args = {"package": install.package}
     rows: list[Mapping[str, Any]] = member.channel.call("orphans", args, timeout_s=LOOK_S).value
     return rows

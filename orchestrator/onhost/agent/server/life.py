@@ -24,6 +24,7 @@ _RUNS_PLANNED = (
     "process %d runs as it did, but somebody started it while planned bytes were in place: end it,"
     " then revert once more"
 )
+_RUNS_DRIFTED = "it runs what stood in a file that was put back only now: start it anew"
 # What the controller asked for is in the journal; these serve where it asked for nothing.
 _STOP_TIMEOUT_S = 30.0
 # One that lacks a module, its port or its GPU says so within its imports.
@@ -188,10 +189,13 @@ def restore(session: SessionState, again: bool = False) -> Optional[Value]:
             if not process.is_alive(**known):
                 if not again:
                     return None
-            elif twin.is_outdated(facts.restored["start_time"], facts):
-                _stop_restored(session, known)
             else:
-                return dict(known, differences=facts.restored.get("differences") or [])
+                differences = list(facts.restored.get("differences") or [])
+                if not twin.is_outdated(known["start_time"], facts):
+                    return dict(known, differences=differences)
+                if server is None:  # how it runs is not known any more: nobody could start it anew
+                    return dict(known, differences=[*differences, _RUNS_DRIFTED])
+                _stop_restored(session, known)
         if server is None and facts.restored is None and _was_stopped(facts):
             session.note("lost-server", text=_FORGOTTEN)
         if server is None or not server["ran"]:
