@@ -180,6 +180,10 @@ def test_new_patch(sources: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "`patches/mine.yaml` exists" in capsys.readouterr().err
     assert main(["new", "patch", "old/python/sglang/model.py:99", "--name", "x"]) == 4
     assert "no statement stands in line 99" in capsys.readouterr().err
+    (sources / "old/python/sglang/dead.py").write_text("def f():\n    return 1\n    x = 2\n")
+    assert main(["new", "patch", "old/python/sglang/dead.py:3", "--name", "x"]) == 4
+    assert "no way leads to the place after line 3" in capsys.readouterr().err
+    assert not (sources / "patches/x.yaml").exists()
     long = f"return [{'1, ' * 5000}]"
     (sources / "old/python/sglang/long.py").write_text(f"def f():\n    {long}\n")
     assert main(["new", "patch", "old/python/sglang/long.py:2", "--name", "x"]) == 4

@@ -9,6 +9,7 @@ import pytest
 from orchestrator.diagnostics import render
 from orchestrator.errors import PatchError
 from orchestrator.model.patch import (
+    Anchor,
     Capture,
     Delete,
     Edit,
@@ -152,6 +153,18 @@ def test_what_stands_already_is_told_and_left_alone() -> None:
     missing = make_view("e", {FILE: fixed, OTHER: b"pass\n"})
     error = _error([patch], [*views, missing])
     assert ("not found", ("e",)) in [(e.state, e.hosts) for e in (error, *error.others)]
+
+
+def test_a_place_that_no_way_leads_to_does_not_keep_a_fix_from_standing() -> None:
+    """Some hosts have it before each `return` that is reached: the others get it."""
+    anchor = Anchor(FILE, "f", "return", None)
+    patch = Patch("p", "A test.", "sglang", "", (Edit((anchor,), Insert("log(x)\n"), "p.1"),))
+    bare = b"def f(x):\n    return 1\n    return 2\n"
+    fixed = b"def f(x):\n    log(x)\n    return 1\n    return 2\n"
+    plan = _plan([patch], [make_view("a", {FILE: bare}), make_view("b", {FILE: fixed})])
+    assert [(f.file, f.hosts, f.after) for f in plan.files] == [(FILE, ("a",), fixed)]
+    there = f"the code to insert already stands before line 3 of `{FILE}`"
+    assert plan.warnings[0] == f"on b, {there}: it is left alone"
 
 
 @pytest.mark.parametrize("code", ["pass\n", "return None\n"])

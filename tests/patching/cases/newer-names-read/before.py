@@ -1,0 +1,10 @@
+import os
+type Pair[T] = tuple[T, T]
+
+
+def g(x):
+    return x.locals
+
+
+def f(x):
+    return x
